@@ -9,6 +9,7 @@ pub mod i8042;
 pub mod mark;
 pub mod power;
 pub mod pvpanic;
+pub mod serial;
 #[cfg(test)]
 mod testing;
 
