@@ -10,6 +10,7 @@ pub mod mark;
 pub mod power;
 pub mod pvpanic;
 pub mod serial;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 
