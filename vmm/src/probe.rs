@@ -6,15 +6,15 @@
 //! run in ring 0, with page tables: it does that instruction and then some loop turns, under a time limit.
 
 use std::io;
-use std::ops::Range;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use kvm_ioctls::{Kvm, VcpuExit};
+use kvm_ioctls::VcpuExit;
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::cpu::registers;
+use crate::memory::GpaRange;
 use crate::memory::guest::{self, Backing};
 use crate::vm::{self, VmError};
 
@@ -71,25 +71,37 @@ pub enum ProbeError {
     TooSlow,
 }
 
-/// Runs the probe guest on `kvm`.
-///
-/// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
-pub fn run(kvm: Kvm, depth: Depth) -> Result<(), ProbeError> {
+/// A probe guest on its way.
+#[derive(Debug)]
+pub struct Probing(Receiver<Result<(), ProbeError>>);
+
+/// Runs the probe guest in a thread of its own.
+pub fn start(depth: Depth) -> Result<Probing, ProbeError> {
     let (sender, result) = channel();
     thread::Builder::new()
         .name("probe".to_owned())
-        .spawn(move || drop(sender.send(run_guest(&kvm, depth))))
+        .spawn(move || drop(sender.send(run_guest(depth))))
         .map_err(|e| ProbeError::Setup(e.to_string()))?;
-    match result.recv_timeout(LIMIT) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => Err(ProbeError::TooSlow),
-        Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Setup("its thread ended".to_owned())),
+    Ok(Probing(result))
+}
+
+impl Probing {
+    /// Waits for the guest's end, at most for a few seconds.
+    ///
+    /// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
+    pub fn finish(self) -> Result<(), ProbeError> {
+        match self.0.recv_timeout(LIMIT) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(ProbeError::TooSlow),
+            Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Setup("its thread ended".to_owned())),
+        }
     }
 }
 
-fn run_guest(kvm: &Kvm, depth: Depth) -> Result<(), ProbeError> {
+fn run_guest(depth: Depth) -> Result<(), ProbeError> {
+    let kvm = vm::open_kvm()?;
     let setup = |e: &dyn std::fmt::Display| ProbeError::Setup(e.to_string());
-    let memory = guest::map(&[Range { start: 0, end: MEMORY }], Backing::default()).map_err(|e| setup(&e))?;
+    let memory = guest::map(&[GpaRange::of(0, MEMORY)], Backing::default()).map_err(|e| setup(&e))?;
     registers::write_tables(&memory).map_err(|e| setup(&e))?;
     memory.write_slice(&code(depth.turns()), GuestAddress(CODE)).map_err(|e| setup(&e))?;
     let fd = kvm.create_vm().map_err(|e| failed("KVM_CREATE_VM", e))?;

@@ -5,7 +5,6 @@
 //! then enter `KVM_RUN` and wait there, in the kernel, for their start-up IPI; the boot CPU waits for its entry point.
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -14,7 +13,7 @@ use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::devices::Bus;
 use crate::ending::{Ending, EndingSink};
-use crate::memory::{GuestMemory, guest};
+use crate::memory::{GpaRange, GuestMemory, guest};
 use crate::timeline::Timeline;
 use crate::vm::{self, Vm, VmError};
 
@@ -68,7 +67,7 @@ pub struct Waiting {
 }
 
 /// Starts a thread for each element of `backing`; element `i` lists the GPA ranges that vCPU `i` backs.
-pub fn start(shared: &Arc<Shared>, backing: Vec<Vec<Range<u64>>>) -> Result<Waiting, VcpuError> {
+pub fn start(shared: &Arc<Shared>, backing: Vec<Vec<GpaRange>>) -> Result<Waiting, VcpuError> {
     let (ready_tx, ready) = channel();
     let (entry, entry_rx) = channel();
     let mut entry_rx = Some(entry_rx);
@@ -98,7 +97,7 @@ impl Waiting {
 struct Worker {
     index: u8,
     shared: Arc<Shared>,
-    share: Vec<Range<u64>>,
+    share: Vec<GpaRange>,
     ready: Sender<Result<(), VcpuError>>,
 }
 
@@ -115,9 +114,9 @@ impl Worker {
         if self.ready.send(Ok(())).is_err() {
             return;
         }
-        for range in &self.share {
+        for &range in &self.share {
             if let Err(error) = guest::populate(&self.shared.memory, range) {
-                tracing::warn!(vcpu = index, ?range, %error, "memory is backed on first touch instead");
+                tracing::warn!(vcpu = index, %range, %error, "memory is backed on first touch instead");
             }
         }
         if let Some(entry) = entry {
@@ -170,17 +169,17 @@ fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
 
 /// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries.
 #[must_use]
-pub fn shares(ranges: &[Range<u64>], count: u8) -> Vec<Vec<Range<u64>>> {
-    let total: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+pub fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
+    let total: u64 = ranges.iter().map(|range| range.length()).sum();
     let quota = total.div_ceil(u64::from(count.max(1))).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
     let mut out = vec![Vec::new(); usize::from(count)];
     let (mut worker, mut room) = (0, quota);
     for range in ranges {
-        let mut start = range.start;
-        while start < range.end {
-            let end = range.end.min(start + room);
+        let mut start = range.start();
+        while start < range.end() {
+            let end = range.end().min(start + room);
             if let Some(share) = out.get_mut(worker) {
-                share.push(start..end);
+                share.push(GpaRange::new(start, end));
             }
             room -= end - start;
             start = end;
@@ -212,11 +211,11 @@ mod tests {
             let shares = shares(&ranges, count);
             prop_assert_eq!(shares.len(), usize::from(count));
             let mut all: Vec<_> = shares.into_iter().flatten().collect();
-            all.sort_by_key(|r| r.start);
-            let mut merged: Vec<Range<u64>> = Vec::new();
+            all.sort_by_key(|range| range.start());
+            let mut merged: Vec<GpaRange> = Vec::new();
             for range in all {
                 match merged.last_mut() {
-                    Some(last) if last.end == range.start => last.end = range.end,
+                    Some(last) if last.end() == range.start() => *last = GpaRange::new(last.start(), range.end()),
                     _ => merged.push(range),
                 }
             }

@@ -15,7 +15,7 @@ use crate::bits::index;
 use crate::cpu::cpuid::{self, Topology};
 use crate::cpu::registers;
 use crate::layout;
-use crate::memory::GuestMemory;
+use crate::memory::{AddressWidth, GuestMemory};
 
 /// Where KVM is.
 pub const KVM_DEVICE: &str = "/dev/kvm";
@@ -102,6 +102,15 @@ pub fn open_kvm() -> Result<Kvm, VmError> {
         }
     }
     Ok(kvm)
+}
+
+/// How wide guest physical addresses may be: CPUID 0x80000008, bits 23..16 of EAX if set, else 7..0.
+pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
+    const LEAF_ADDRESS_SIZES: u32 = 0x8000_0008;
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
+    let eax = cpuid.as_slice().iter().find(|entry| entry.function == LEAF_ADDRESS_SIZES).map_or(0, |entry| entry.eax);
+    let [physical, _, guest, _] = eax.to_le_bytes();
+    Ok(AddressWidth::reported(if guest == 0 { physical } else { guest }))
 }
 
 /// A VM with memory and interrupt controllers, before its first vCPU.

@@ -5,7 +5,6 @@ mod dsdt;
 mod fixed;
 mod processors;
 
-use std::ops::Range;
 
 use acpi_tables::Aml;
 use acpi_tables::rsdp::Rsdp;
@@ -13,7 +12,7 @@ use acpi_tables::xsdt::XSDT;
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::layout;
-use crate::memory::GuestMemory;
+use crate::memory::{GpaRange, GuestMemory};
 
 const OEM_ID: [u8; 6] = *b"FLATBT";
 const OEM_TABLE_ID: [u8; 8] = *b"FLATBOOT";
@@ -44,8 +43,8 @@ pub struct Machine<'a> {
     pub virtio_devices: usize,
     /// Whether there is a serial port.
     pub serial: bool,
-    /// RAM, half-open GPA ranges, all of NUMA node 0.
-    pub ram: &'a [Range<u64>],
+    /// RAM, all of NUMA node 0.
+    pub ram: &'a [GpaRange],
 }
 
 /// Writes all tables into [`layout::ACPI`]; the RSDP is its first byte.

@@ -45,8 +45,8 @@ pub(super) fn srat(machine: &Machine<'_>) -> Sdt {
         table.append_slice(&[1, 40]);
         table.append(NODE);
         table.append(0u16);
-        table.append(range.start);
-        table.append(range.end - range.start);
+        table.append(range.start());
+        table.append(range.length());
         table.append(0u32);
         table.append(ENABLED);
         table.append(0u64);

@@ -7,7 +7,7 @@ fn low_memory() -> GuestMemory {
     GuestMemory::from_ranges(&[(GuestAddress(0), 2 << 20)]).unwrap()
 }
 
-fn machine(ram: &[Range<u64>], vcpus: u8) -> Machine<'_> {
+fn machine(ram: &[GpaRange], vcpus: u8) -> Machine<'_> {
     Machine { vcpus, virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram }
 }
 
@@ -49,7 +49,7 @@ fn tables(memory: &GuestMemory) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn largest_machine_fits_and_every_checksum_holds() {
-    let ram: Vec<_> = (0..64).map(|i| i << 30..(i + 1) << 30).collect();
+    let ram: Vec<_> = (0..64).map(|i| GpaRange::of(i << 30, 1 << 30)).collect();
     let memory = low_memory();
     write(&memory, &machine(&ram, 255)).unwrap();
     let found = tables(&memory);
@@ -80,7 +80,7 @@ fn madt_lists_every_vcpu_once() {
 
 #[test]
 fn srat_gives_all_ram_to_node_zero() {
-    let ram = [0..0x2000_0000, 1 << 32..(1 << 32) + 0x1234_0000];
+    let ram = [GpaRange::of(0, 0x2000_0000), GpaRange::of(1 << 32, 0x1234_0000)];
     let memory = low_memory();
     write(&memory, &machine(&ram, 2)).unwrap();
     let srat = tables(&memory).swap_remove(2).1;
@@ -89,7 +89,7 @@ fn srat_gives_all_ram_to_node_zero() {
     while at < srat.len() {
         if srat[at] == 1 {
             assert_eq!((dword(&srat, at + 2), dword(&srat, at + 28)), (0, 1));
-            found.push(qword(&srat, at + 8)..qword(&srat, at + 8) + qword(&srat, at + 16));
+            found.push(GpaRange::of(qword(&srat, at + 8), qword(&srat, at + 16)));
         }
         at += usize::from(srat[at + 1]);
     }

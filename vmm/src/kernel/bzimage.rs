@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bzImage`: the setup header of the boot protocol, checked against the file.
 
-use std::ops::Range;
-
 use linux_loader::loader::bootparam::setup_header;
 use vm_memory::ByteValued;
 
 use super::{KernelError, Reader};
 use crate::layout;
+use crate::memory::GpaRange;
 
 /// Offset of the setup header in the file and in the zero page.
 const SETUP_HEADER: usize = 0x1f1;
@@ -21,7 +20,7 @@ const ENTRY_64: u64 = 0x200;
 const SECTOR: u64 = 512;
 
 /// Checks `reader`; returns the setup header, the 64-bit entry point and the guest physical addresses needed.
-pub(super) fn inspect(reader: &Reader) -> Result<(setup_header, u64, Range<u64>), KernelError> {
+pub(super) fn inspect(reader: &Reader) -> Result<(setup_header, u64, GpaRange), KernelError> {
     refuse_other_formats(reader)?;
     let mut header = setup_header::default();
     reader.read(SETUP_HEADER as u64, header.as_mut_slice(), "setup header")?;
@@ -35,7 +34,7 @@ pub(super) fn inspect(reader: &Reader) -> Result<(setup_header, u64, Range<u64>)
         let (address, size) = (header.pref_address, header.init_size);
         return Err(reader.malformed(format!("preferred address {address:#x} with init size {size:#x} wraps")));
     };
-    Ok((header, load + ENTRY_64, load..end))
+    Ok((header, load + ENTRY_64, GpaRange::new(load, end)))
 }
 
 /// Names the formats that people try, where the magic number gives them away.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ELF `vmlinux`: headers and segments, checked against the file and against what Linux looks like.
 
-use std::ops::Range;
-
 use linux_loader::elf::{ELFCLASS64, ELFDATA2LSB, Elf64_Ehdr, Elf64_Phdr, PT_LOAD};
 use vm_memory::ByteValued;
 
 use super::{KernelError, Reader};
 use crate::layout;
+use crate::memory::GpaRange;
 
 const EM_X86_64: u16 = 62;
 const ET_EXEC: u16 = 2;
@@ -17,7 +16,7 @@ const PT_INTERP: u32 = 3;
 const KERNEL_HALF: u64 = 1 << 63;
 
 /// Checks `reader` and returns the entry point and the guest physical addresses that the segments cover.
-pub(super) fn inspect(reader: &Reader) -> Result<(u64, Range<u64>), KernelError> {
+pub(super) fn inspect(reader: &Reader) -> Result<(u64, GpaRange), KernelError> {
     let header = read_header(reader)?;
     let segments = read_segments(reader, &header)?;
     let footprint = check_segments(reader, &segments)?;
@@ -85,7 +84,7 @@ fn read_segments(reader: &Reader, header: &Elf64_Ehdr) -> Result<Vec<Elf64_Phdr>
     Ok(segments)
 }
 
-fn check_segments(reader: &Reader, segments: &[Elf64_Phdr]) -> Result<Range<u64>, KernelError> {
+fn check_segments(reader: &Reader, segments: &[Elf64_Phdr]) -> Result<GpaRange, KernelError> {
     if !segments.iter().any(|s| s.p_vaddr & KERNEL_HALF != 0) {
         return Err(reader.unknown("an ELF program linked for user space"));
     }
@@ -110,5 +109,5 @@ fn check_segments(reader: &Reader, segments: &[Elf64_Phdr]) -> Result<Range<u64>
             }
         }
     }
-    Ok(start..stop)
+    Ok(GpaRange::new(start, stop))
 }

@@ -9,7 +9,6 @@ mod elf;
 pub mod zero_page;
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +17,7 @@ use linux_loader::loader::{BzImage, Elf, KernelLoader};
 use vm_memory::GuestAddress;
 
 use crate::layout;
-use crate::memory::GuestMemory;
+use crate::memory::{GpaRange, GuestMemory};
 
 /// Why a file is not a kernel that can be started. Each message names the file.
 #[derive(Debug, thiserror::Error)]
@@ -68,14 +67,12 @@ pub enum KernelError {
         what: String,
     },
     /// Loading failed after the checks: memory too small, or the file changed.
-    #[error("kernel {path}: cannot be loaded at {start:#x}..{end:#x}")]
+    #[error("kernel {path}: cannot be loaded at {range}")]
     Load {
         /// The file.
         path: PathBuf,
-        /// First byte of guest memory that it needs.
-        start: u64,
-        /// One past the last.
-        end: u64,
+        /// Guest memory that it needs.
+        range: GpaRange,
         /// Why.
         source: linux_loader::loader::Error,
     },
@@ -95,7 +92,7 @@ pub struct Image {
     file: File,
     format: Format,
     entry: u64,
-    footprint: Range<u64>,
+    footprint: GpaRange,
 }
 
 impl Image {
@@ -115,8 +112,8 @@ impl Image {
 
     /// Guest physical addresses that the kernel occupies until it has set up its own memory management.
     #[must_use]
-    pub fn footprint(&self) -> Range<u64> {
-        self.footprint.clone()
+    pub fn footprint(&self) -> GpaRange {
+        self.footprint
     }
 
     /// GPA of the 64-bit entry point.
@@ -145,8 +142,7 @@ impl Image {
         };
         loaded.map(|_| ()).map_err(|source| KernelError::Load {
             path: self.path.clone(),
-            start: self.footprint.start,
-            end: self.footprint.end,
+            range: self.footprint,
             source,
         })
     }

@@ -4,14 +4,13 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
 
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 
-use super::GuestMemory;
+use super::{GpaRange, GuestMemory};
 use crate::bits::index;
 
 /// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
@@ -47,22 +46,22 @@ pub enum MapError {
 }
 
 /// Maps one host range for each GPA range of `slots` (sorted, disjoint, page-aligned).
-pub fn map(slots: &[Range<u64>], backing: Backing) -> Result<GuestMemory, MapError> {
-    let regions = slots.iter().map(|slot| map_slot(slot, backing)).collect::<Result<Vec<_>, _>>()?;
+pub fn map(slots: &[GpaRange], backing: Backing) -> Result<GuestMemory, MapError> {
+    let regions = slots.iter().map(|slot| map_slot(*slot, backing)).collect::<Result<Vec<_>, _>>()?;
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
-fn map_slot(slot: &Range<u64>, backing: Backing) -> Result<GuestRegionMmap, MapError> {
-    let size = slot.end - slot.start;
+fn map_slot(slot: GpaRange, backing: Backing) -> Result<GuestRegionMmap, MapError> {
+    let size = slot.length();
     let failed = |source| MapError::Map {
         size,
-        gpa: slot.start,
+        gpa: slot.start(),
         hint: if backing.hugetlb { "; reserve pages in /proc/sys/vm/nr_hugepages" } else { "" },
         source,
     };
     let region = mapping(size, backing).map_err(failed)?;
-    GuestRegionMmap::new(region, GuestAddress(slot.start))
-        .ok_or_else(|| MapError::Inconsistent(format!("range at {:#x} wraps", slot.start)))
+    GuestRegionMmap::new(region, GuestAddress(slot.start()))
+        .ok_or_else(|| MapError::Inconsistent(format!("range {slot} wraps")))
 }
 
 fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
@@ -121,19 +120,19 @@ fn memfd(size: u64, hugetlb: bool) -> io::Result<File> {
 }
 
 /// Asks for transparent huge pages behind `range` (GPA). Failure costs speed, nothing else.
-pub fn advise_huge(memory: &GuestMemory, range: &Range<u64>) -> io::Result<()> {
+pub fn advise_huge(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     advise(memory, range, libc::MADV_HUGEPAGE)
 }
 
 /// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14).
-pub fn populate(memory: &GuestMemory, range: &Range<u64>) -> io::Result<()> {
+pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     advise(memory, range, libc::MADV_POPULATE_WRITE)
 }
 
-fn advise(memory: &GuestMemory, range: &Range<u64>, advice: i32) -> io::Result<()> {
+fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> {
     for region in memory.iter() {
-        let start = range.start.max(region.start_addr().raw_value());
-        let end = range.end.min(region.last_addr().raw_value().saturating_add(1));
+        let start = range.start().max(region.start_addr().raw_value());
+        let end = range.end().min(region.last_addr().raw_value().saturating_add(1));
         if start >= end {
             continue;
         }
@@ -157,12 +156,12 @@ mod tests {
 
     #[test]
     fn mapping_is_huge_page_aligned_and_readable_at_both_ends() {
-        let slots = [0..64 * MIB, 1 << 32..(1 << 32) + 5 * MIB];
+        let slots = [GpaRange::of(0, 64 * MIB), GpaRange::of(1 << 32, 5 * MIB)];
         for shared in [false, true] {
             let memory = map(&slots, Backing { hugetlb: false, shared }).unwrap();
             for (region, slot) in memory.iter().zip(&slots) {
                 assert_eq!(region.as_ptr().align_offset(index(HUGE_PAGE)), 0);
-                for at in [slot.start, slot.end - 8] {
+                for at in [slot.start(), slot.end() - 8] {
                     memory.write_obj(at, GuestAddress(at)).unwrap();
                     assert_eq!(memory.read_obj::<u64>(GuestAddress(at)).unwrap(), at);
                 }
@@ -172,15 +171,15 @@ mod tests {
 
     #[test]
     fn populate_keeps_contents_and_clips_to_what_is_mapped() {
-        let memory = map(&[Range { start: 0, end: 4 * MIB }], Backing::default()).unwrap();
+        let memory = map(&[GpaRange::of(0, 4 * MIB)], Backing::default()).unwrap();
         memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
-        populate(&memory, &(MIB..8 * MIB)).unwrap();
+        populate(&memory, GpaRange::new(MIB, 8 * MIB)).unwrap();
         assert_eq!(memory.read_obj::<u64>(GuestAddress(MIB)).unwrap(), 7);
     }
 
     #[test]
     fn more_than_the_address_space_is_an_error() {
-        let error = map(&[Range { start: 0, end: 1 << 60 }], Backing::default()).unwrap_err();
+        let error = map(&[GpaRange::of(0, 1 << 60)], Backing::default()).unwrap_err();
         assert!(error.to_string().contains("cannot map"), "{error}");
     }
 }
