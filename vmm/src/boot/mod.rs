@@ -14,7 +14,7 @@ use crate::events::{self, EventError};
 use crate::kernel::{Image, KernelError};
 use crate::layout;
 use crate::memory::guest::{self, Backing, MapError};
-use crate::memory::{GpaRange, GuestMemory, MemoryPlan, PlanError, PlanInput};
+use crate::memory::{GpaRange, GuestMemory, MemoryPlan, PlanError, PlanInput, SECTION_MEMMAP};
 use crate::probe::{self, Depth, ProbeError};
 use crate::signals;
 use crate::timeline::Timeline;
@@ -135,7 +135,7 @@ fn map(config: &Config, plan: &MemoryPlan, image: &Image) -> Result<GuestMemory,
 /// describes the sections which Linux fills before its allocator starts; or all of it, if the user asked.
 fn first_touched(config: &Config, plan: &MemoryPlan, image: &Image) -> Vec<GpaRange> {
     let low_sections = layout::LOW_MEMORY_MAX / flatboot_handoff::SECTION_SIZE;
-    let first = (low_sections + 1) * layout::MEMMAP_PER_SECTION;
+    let first = (low_sections + 1) * SECTION_MEMMAP;
     let whole = config.memory.prefault_arenas;
     let part = |arena: GpaRange| if whole { arena } else { GpaRange::of(arena.start(), first.min(arena.length())) };
     std::iter::once(image.footprint()).chain(arenas(plan).map(part)).collect()
