@@ -204,8 +204,8 @@ mod tests {
         ) {
             let mut at = 0;
             let ranges: Vec<_> = sizes.iter().map(|pages| {
-                let range = at..at + pages * 0x10_0000;
-                at = range.end + 0x20_0000;
+                let range = GpaRange::of(at, pages * 0x10_0000);
+                    at = range.end() + 0x20_0000;
                 range
             }).collect();
             let shares = shares(&ranges, count);

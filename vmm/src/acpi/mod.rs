@@ -5,7 +5,6 @@ mod dsdt;
 mod fixed;
 mod processors;
 
-
 use acpi_tables::Aml;
 use acpi_tables::rsdp::Rsdp;
 use acpi_tables::xsdt::XSDT;

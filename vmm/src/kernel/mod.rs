@@ -204,3 +204,6 @@ impl Reader {
         KernelError::WrongMachine { path: self.path.clone(), found: found.into() }
     }
 }
+
+#[cfg(test)]
+mod tests;

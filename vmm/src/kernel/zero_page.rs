@@ -45,11 +45,7 @@ pub fn build(
     }
     let mut table = params.e820_table;
     for (slot, entry) in table.iter_mut().zip(e820) {
-        *slot = boot_e820_entry {
-            addr: entry.range.start(),
-            size: entry.range.length(),
-            r#type: entry.kind as u32,
-        };
+        *slot = boot_e820_entry { addr: entry.range.start(), size: entry.range.length(), r#type: entry.kind as u32 };
         params.e820_entries += 1;
     }
     params.e820_table = table;
