@@ -8,6 +8,8 @@
 
 pub mod block;
 mod engine;
+#[cfg(any(test, fuzzing))]
+pub mod exercise;
 pub mod mmio;
 mod request;
 pub mod rng;
