@@ -13,5 +13,6 @@ pub mod serial;
 pub mod terminal;
 #[cfg(test)]
 mod testing;
+pub mod virtio;
 
 pub use bus::{Bus, BusDevice, GuestRequest};
