@@ -6,7 +6,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
 
 use crate::acpi::{self, AcpiError};
 use crate::bits::{index, low32};
-use crate::config::{Config, InputFile};
+use crate::config::{Config, InputFile, SerialConfig};
 use crate::cpu::registers;
 use crate::kernel::{Image, zero_page};
 use crate::layout;
@@ -54,6 +54,7 @@ pub(super) struct Tables<'a> {
     pub(super) plan: &'a MemoryPlan,
     pub(super) image: &'a Image,
     pub(super) initramfs: Option<GpaRange>,
+    pub(super) virtio_devices: usize,
 }
 
 /// Reads the initramfs, if there is one, into its place.
@@ -73,7 +74,7 @@ pub(super) fn initramfs(
 
 /// Writes everything that the kernel reads before it owns its memory.
 pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), LoadError> {
-    let Tables { config, plan, image, initramfs } = *tables;
+    let Tables { config, plan, image, initramfs, virtio_devices } = *tables;
     registers::write_tables(memory)?;
 
     let cmdline = config.cmdline.as_str().as_bytes();
@@ -87,9 +88,9 @@ pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), Lo
     acpi::write(
         memory,
         &acpi::Machine {
-            vcpus: config.vcpus.get(),
-            virtio_devices: config.virtio_devices(),
-            serial: config.has_serial(),
+            vcpus: config.cpus.get(),
+            virtio_devices,
+            serial: !matches!(config.serial, SerialConfig::Off),
             ram: plan.slots(),
         },
     )?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{Config, Serial};
+use crate::config::{Config, FileError, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::i8042::I8042;
 use crate::devices::mark::MarkPort;
@@ -40,6 +40,9 @@ pub enum MachineError {
     /// KVM refused an interrupt line or a doorbell.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// The serial port's file cannot be used.
+    #[error(transparent)]
+    Output(#[from] FileError),
     /// A disk cannot be used.
     #[error("--disk path={path}")]
     Disk {
@@ -116,12 +119,16 @@ fn line(vm: &Vm, gsi: u32) -> Result<EventFd, MachineError> {
 }
 
 fn serial(config: &mut Config, vm: &Vm, ports: &mut Bus) -> Result<SerialInput, MachineError> {
-    let (output, takes_input): (Box<dyn Write + Send>, bool) = match config.take_serial() {
-        Serial::Off => return Ok(SerialInput(None)),
-        Serial::Null => (Box::new(io::sink()), false),
-        Serial::File(file) => (Box::new(file), false),
-        Serial::Tty => (Box::new(io::stdout()), true),
-    };
+    if matches!(config.serial, SerialConfig::Off) {
+        return Ok(SerialInput(None));
+    }
+    // The port stays, whatever is left of its configuration.
+    let (output, takes_input): (Box<dyn Write + Send>, bool) =
+        match std::mem::replace(&mut config.serial, SerialConfig::Null) {
+            SerialConfig::Tty => (Box::new(io::stdout()), true),
+            SerialConfig::File(output) => (Box::new(output.commit()?), false),
+            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false),
+        };
     let irq = line(vm, layout::GSI_SERIAL)?;
     let port = Arc::new(Mutex::new(SerialPort::new(irq, output).map_err(host("serial port"))?));
     ports.insert(layout::PORT_SERIAL, port.clone())?;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use kvm_ioctls::Kvm;
 
-use crate::config::Config;
+use crate::config::{Config, Prefault};
 use crate::ending::{Ending, EndingSink};
 use crate::events::{self, EventError};
 use crate::kernel::{Image, KernelError};
 use crate::layout;
 use crate::memory::guest::{self, Backing, MapError};
-use crate::memory::{GpaRange, GuestMemory, MemoryPlan, PlanError, PlanInput, SECTION_MEMMAP};
+use crate::memory::{GpaRange, GuestMemory, MemoryPlan, PlanError, SECTION_MEMMAP};
 use crate::probe::{self, Depth, ProbeError};
 use crate::signals;
 use crate::timeline::Timeline;
@@ -52,7 +52,7 @@ pub enum BootError {
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
 /// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last.
 pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootError> {
-    let mut image = Image::inspect(&config.kernel)?;
+    let mut image = Image::inspect(config.kernel.path(), config.kernel.file())?;
     timeline.phase("kernel image checked");
 
     let kvm = vm::open_kvm()?;
@@ -65,10 +65,11 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     let memory = map(&config, &plan, &image)?;
     timeline.phase("memory mapped");
 
-    let vm = Vm::create(&kvm, &memory, config.vcpus.get())?;
+    let vm = Vm::create(&kvm, &memory, config.cpus.get())?;
     timeline.phase("VM created");
 
     let sink = EndingSink::new().map_err(BootError::Signals)?;
+    probing.finish()?;
     let machine = machine::build(&mut config, &vm, &memory, timeline)?;
     timeline.phase("devices built");
 
@@ -81,19 +82,20 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
         timeline: Arc::clone(timeline),
     });
     let early = first_touched(&config, &plan, &image);
-    let waiting = vcpu::start(&shared, vcpu::shares(&early, config.vcpus.get()))?;
+    let waiting = vcpu::start(&shared, vcpu::shares(&early, config.cpus.get()))?;
     timeline.phase("vCPU threads started");
 
     image.load(&memory)?;
     load::initramfs(&memory, config.initramfs.as_ref(), initramfs)?;
     timeline.phase("kernel and initramfs loaded");
 
-    load::tables(&memory, &load::Tables { config: &config, plan: &plan, image: &image, initramfs })?;
+    let virtio_devices = machine.subscribers.len();
+    let tables = load::Tables { config: &config, plan: &plan, image: &image, initramfs, virtio_devices };
+    load::tables(&memory, &tables)?;
     timeline.phase("boot tables written");
 
-    probing.finish()?;
     signals::listen(machine.power_button, config.shutdown_timeout, sink.clone()).map_err(BootError::Signals)?;
-    machine.input.start()?;
+    let _raw = machine.input.start()?;
     waiting.release(image.entry())?;
     timeline.phase("every vCPU ready");
 
@@ -102,12 +104,7 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
 
 /// Plans memory and finds the place of the initramfs in it.
 fn plan(config: &Config, image: &Image, kvm: &Kvm) -> Result<(MemoryPlan, Option<GpaRange>), BootError> {
-    let mut plan = MemoryPlan::new(&PlanInput {
-        size: config.memory.size,
-        holes: config.memory.holes,
-        hugepages: config.memory.hugepages,
-        address_width: vm::address_width(kvm)?,
-    })?;
+    let mut plan = MemoryPlan::new(&config.memory.plan_input(vm::address_width(kvm)?))?;
     plan.check_kernel(image.footprint())?;
     let Some(file) = &config.initramfs else {
         return Ok((plan, None));
@@ -136,7 +133,7 @@ fn map(config: &Config, plan: &MemoryPlan, image: &Image) -> Result<GuestMemory,
 fn first_touched(config: &Config, plan: &MemoryPlan, image: &Image) -> Vec<GpaRange> {
     let low_sections = layout::LOW_MEMORY_MAX / flatboot_handoff::SECTION_SIZE;
     let first = (low_sections + 1) * SECTION_MEMMAP;
-    let whole = config.memory.prefault_arenas;
+    let whole = config.memory.prefault == Prefault::Arenas;
     let part = |arena: GpaRange| if whole { arena } else { GpaRange::of(arena.start(), first.min(arena.length())) };
     std::iter::once(image.footprint()).chain(arenas(plan).map(part)).collect()
 }

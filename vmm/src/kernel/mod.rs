@@ -97,7 +97,7 @@ pub struct Image {
 
 impl Image {
     /// Reads the headers of `file` and checks everything that they promise against its length.
-    pub fn inspect(path: &Path, file: File) -> Result<Self, KernelError> {
+    pub fn inspect(path: &Path, file: &File) -> Result<Self, KernelError> {
         let reader = Reader::new(path, file)?;
         let magic = reader.prefix::<4>();
         let (format, entry, footprint) = if magic == *b"\x7fELF" {
@@ -157,8 +157,10 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(path: &Path, file: File) -> Result<Self, KernelError> {
-        let length = file.metadata().map_err(|source| KernelError::Read { path: path.to_owned(), source })?.len();
+    fn new(path: &Path, file: &File) -> Result<Self, KernelError> {
+        let unreadable = |source| KernelError::Read { path: path.to_owned(), source };
+        let file = file.try_clone().map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
         Ok(Self { path: path.to_owned(), file, length })
     }
 

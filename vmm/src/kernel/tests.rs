@@ -19,7 +19,7 @@ fn file(bytes: &[u8]) -> File {
 }
 
 fn inspect(bytes: &[u8]) -> Result<Image, KernelError> {
-    Image::inspect(Path::new("vmlinux"), file(bytes))
+    Image::inspect(Path::new("vmlinux"), &file(bytes))
 }
 
 fn refusal(bytes: &[u8]) -> String {
