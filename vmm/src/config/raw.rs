@@ -13,15 +13,17 @@ pub struct ShapeArgs {
 
     /// Guest memory: size=SIZE and how the host backs it
     ///
-    /// SIZE is a number of bytes, with K, M, G or T after it for 2^10, 2^20, 2^30 or 2^40 of them: at least 64M, a multiple of
-    /// 1M, at most what the processor's physical addresses have room for. Host memory is used only for what the guest
-    /// touches.
+    /// SIZE is a number of bytes, with K, M, G or T after it for 2^10, 2^20,
+    /// 2^30 or 2^40 of them: at least 64M, a multiple of 1M, at most what the
+    /// processor's physical addresses have room for. Host memory is used
+    /// only for what the guest touches.
     ///
-    ///   hugepages=on|off      from the host's reserved huge pages, 2M each [off]
-    ///   shared=on|off         in a memfd instead of anonymous memory [off]
-    ///   thp=on|off            ask for transparent huge pages [on]
-    ///   prefault=off|arenas   back the memmap before the guest asks for it [off]
-    ///   holes=N               cut the memory above 4 GiB into N + 1 parts, 128M apart, to study such maps [0]
+    ///   hugepages=on|off     from the host's reserved 2M pages [off]
+    ///   shared=on|off        in a memfd, not in anonymous memory [off]
+    ///   thp=on|off           ask for transparent huge pages [on]
+    ///   prefault=off|arenas  back the memmap before the guest runs [off]
+    ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
+    ///                        apart, to study such maps [0]
     #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", default_value = "size=512M", verbatim_doc_comment)]
     pub memory: String,
 }
