@@ -3,6 +3,7 @@
 
 mod arenas;
 mod e820;
+pub mod guest;
 mod map;
 mod place;
 mod plan;
@@ -10,6 +11,7 @@ mod range;
 mod shape;
 mod size;
 
+pub(crate) use arenas::SECTION_MEMMAP;
 pub use e820::{E820_MAX_ENTRIES, E820Entry, E820Kind};
 pub use map::MemoryMap;
 pub use plan::{MemoryPlan, PlanError, PlanInput};

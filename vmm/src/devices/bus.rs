@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bus: which device answers at which address, for port I/O as for memory-mapped I/O.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a guest's write asks of the whole machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestRequest {
+    /// Switch the machine off.
+    PowerOff,
+    /// Start the machine again.
+    Reset,
+    /// The guest says that its kernel panicked.
+    Panic,
+}
+
+/// A device that answers at a range of addresses.
+///
+/// Both methods run on the vCPU thread whose access it is, under the device's lock. The guest chooses `offset` (relative
+/// to the start of the range), the width and the bytes: every combination must return, without panic and without waiting
+/// for anything but host I/O. [`Bus`] passes only accesses that lie wholly inside the range.
+pub trait BusDevice: Send {
+    /// Fills all of `data`, little-endian, with what the guest reads at `offset`.
+    fn read(&mut self, offset: u64, data: &mut [u8]);
+
+    /// Takes what the guest writes at `offset`, little-endian.
+    #[must_use]
+    fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest>;
+}
+
+/// A device as buses and event loops share it.
+pub type SharedDevice = Arc<Mutex<dyn BusDevice>>;
+
+/// Why a device cannot be put on a bus.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    /// The range holds no address.
+    #[error("device range {0:#x?} is empty")]
+    Empty(Range<u64>),
+    /// Another device already answers in the range.
+    #[error("device range {new:#x?} overlaps {existing:#x?}")]
+    Overlap {
+        /// The range that was to be added.
+        new: Range<u64>,
+        /// The range that is there.
+        existing: Range<u64>,
+    },
+}
+
+/// Devices by address. Built once, then shared read-only by the vCPU threads.
+#[derive(Default)]
+pub struct Bus {
+    /// In address order, disjoint, none empty.
+    slots: Vec<(Range<u64>, SharedDevice)>,
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.slots.iter().map(|(range, _)| range)).finish()
+    }
+}
+
+impl Bus {
+    /// A bus on which nothing answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets `device` answer at `range`.
+    pub fn insert(&mut self, range: Range<u64>, device: SharedDevice) -> Result<(), BusError> {
+        if range.is_empty() {
+            return Err(BusError::Empty(range));
+        }
+        let at = self.slots.partition_point(|(slot, _)| slot.end <= range.start);
+        if let Some((existing, _)) = self.slots.get(at).filter(|(slot, _)| slot.start < range.end) {
+            return Err(BusError::Overlap { new: range, existing: existing.clone() });
+        }
+        self.slots.insert(at, (range, device));
+        Ok(())
+    }
+
+    /// A guest's read of `data.len()` bytes at `address`. What no device claims whole reads as all ones, as on a bus
+    /// that nobody drives.
+    pub fn read(&self, address: u64, data: &mut [u8]) {
+        match self.find(address, data.len()) {
+            Some((offset, device)) => lock(device).read(offset, data),
+            None => data.fill(0xff),
+        }
+    }
+
+    /// A guest's write of `data` at `address`. What no device claims whole is lost.
+    #[must_use]
+    pub fn write(&self, address: u64, data: &[u8]) -> Option<GuestRequest> {
+        let (offset, device) = self.find(address, data.len())?;
+        lock(device).write(offset, data)
+    }
+
+    /// The device whose range holds all of `address..address + width`, and the offset in that range.
+    fn find(&self, address: u64, width: usize) -> Option<(u64, &SharedDevice)> {
+        let end = address.checked_add(u64::try_from(width).ok()?)?;
+        let at = self.slots.partition_point(|(slot, _)| slot.end <= address);
+        let (slot, device) = self.slots.get(at)?;
+        (slot.start <= address && end <= slot.end).then(|| (address - slot.start, device))
+    }
+}
+
+/// Locks, also when a thread panicked with the lock held: a device keeps no invariant that spans its fields, and one
+/// thread's failure must not take the vCPUs with it.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads as its name, remembers the last write.
+    struct Probe {
+        name: u8,
+        last: Option<(u64, Vec<u8>)>,
+    }
+
+    impl BusDevice for Probe {
+        fn read(&mut self, _offset: u64, data: &mut [u8]) {
+            data.fill(self.name);
+        }
+
+        fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
+            self.last = Some((offset, data.to_vec()));
+            Some(GuestRequest::Reset)
+        }
+    }
+
+    fn probe(name: u8) -> Arc<Mutex<Probe>> {
+        Arc::new(Mutex::new(Probe { name, last: None }))
+    }
+
+    #[test]
+    fn an_access_reaches_its_device_only_whole() {
+        let mut bus = Bus::new();
+        let device = probe(7);
+        bus.insert(0x100..0x104, device.clone()).unwrap();
+        let mut data = [0; 4];
+        bus.read(0x100, &mut data);
+        assert_eq!(data, [7; 4]);
+        for address in [0xff, 0x101, 0x104, 0, u64::MAX, u64::MAX - 3] {
+            bus.read(address, &mut data);
+            assert_eq!(data, [0xff; 4], "{address:#x}");
+            assert_eq!(bus.write(address, &data), None, "{address:#x}");
+        }
+        assert_eq!(device.lock().unwrap().last, None);
+        assert_eq!(bus.write(0x102, &[1, 2]), Some(GuestRequest::Reset));
+        assert_eq!(device.lock().unwrap().last, Some((2, vec![1, 2])));
+    }
+
+    #[test]
+    fn overlaps_and_empty_ranges_are_errors() {
+        let mut bus = Bus::new();
+        bus.insert(10..20, probe(0)).unwrap();
+        for range in [10..20, 0..11, 19..30, 12..13, 0..100] {
+            let error = bus.insert(range.clone(), probe(1)).unwrap_err();
+            assert_eq!(error, BusError::Overlap { new: range, existing: 10..20 });
+        }
+        assert_eq!(bus.insert(30..30, probe(1)), Err(BusError::Empty(30..30)));
+        bus.insert(20..21, probe(1)).unwrap();
+        bus.insert(9..10, probe(1)).unwrap();
+    }
+
+    #[test]
+    fn a_poisoned_device_still_answers() {
+        let mut bus = Bus::new();
+        let device = probe(9);
+        bus.insert(0..1, device.clone()).unwrap();
+        let poisoner = std::thread::spawn(move || {
+            let _guard = device.lock();
+            panic!("on purpose");
+        });
+        assert!(poisoner.join().is_err());
+        let mut data = [0];
+        bus.read(0, &mut data);
+        assert_eq!(data, [9]);
+    }
+
+    proptest! {
+        /// Lookup agrees with a linear search, whatever the order of insertion.
+        #[test]
+        fn lookup_equals_linear_search(
+            ranges in prop::collection::vec((0u64..200, 0u64..20), 0..20),
+            accesses in prop::collection::vec((0u64..240, 0usize..9), 1..40),
+        ) {
+            let mut bus = Bus::new();
+            let mut model: Vec<(Range<u64>, u8)> = Vec::new();
+            for (name, (start, length)) in (0..).zip(ranges) {
+                let range = start..start + length;
+                let free = length > 0 && model.iter().all(|(r, _)| r.end <= range.start || range.end <= r.start);
+                prop_assert_eq!(bus.insert(range.clone(), probe(name)).is_ok(), free);
+                if free {
+                    model.push((range, name));
+                }
+            }
+            for (address, width) in accesses {
+                let end = address + width as u64;
+                let expected = model.iter().find(|(r, _)| r.contains(&address) && end <= r.end).map_or(0xff, |m| m.1);
+                let mut data = vec![0xaa; width];
+                bus.read(address, &mut data);
+                prop_assert!(data.iter().all(|&byte| byte == expected));
+            }
+        }
+    }
+}

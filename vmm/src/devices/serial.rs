@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The serial port: a 16550A whose output goes to a writer and whose input comes from a reader.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use vm_superio::Trigger;
+use vm_superio::serial::{Serial, SerialEvents};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
+
+use super::bus::{BusDevice, GuestRequest, lock};
+
+/// Registers of a 16550A.
+const REGISTERS: u64 = 8;
+/// Modem control register: leaving loopback mode makes room for input.
+const MODEM_CONTROL: u64 = 4;
+/// Stack of the thread that waits for input; it calls `read` and little else.
+const INPUT_STACK: usize = 64 << 10;
+/// Bytes taken from the input at once.
+const INPUT_CHUNK: usize = 256;
+
+/// The interrupt line, as an eventfd that KVM listens to (irqfd).
+struct Line(EventFd);
+
+impl Trigger for Line {
+    type E = io::Error;
+
+    fn trigger(&self) -> io::Result<()> {
+        self.0.write(1)
+    }
+}
+
+/// Says when the receive FIFO may have room again.
+struct Room(Arc<EventFd>);
+
+impl SerialEvents for Room {
+    fn buffer_read(&self) {}
+    fn out_byte(&self) {}
+    fn tx_lost_byte(&self) {}
+
+    fn in_buffer_empty(&self) {
+        signal(&self.0);
+    }
+}
+
+/// A counter that nobody has read yet still says what one more count would.
+fn signal(event: &EventFd) {
+    let _ = event.write(1);
+}
+
+/// The serial port, eight one-byte registers.
+pub struct SerialPort {
+    uart: Serial<Line, Room, Box<dyn Write + Send>>,
+    room: Arc<EventFd>,
+}
+
+impl fmt::Debug for SerialPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SerialPort").finish_non_exhaustive()
+    }
+}
+
+impl SerialPort {
+    /// A port that interrupts by `irq` and transmits to `output`, byte by byte and flushed. What `output` does not take
+    /// is lost, as on a line with nobody at its end; the guest does not notice.
+    pub fn new(irq: EventFd, output: Box<dyn Write + Send>) -> io::Result<Self> {
+        let room = Arc::new(EventFd::new(EFD_CLOEXEC)?);
+        Ok(Self { uart: Serial::with_events(Line(irq), Room(Arc::clone(&room)), output), room })
+    }
+
+    /// Puts received bytes into the FIFO and interrupts. Returns how many fitted; none do in loopback mode.
+    pub fn receive(&mut self, bytes: &[u8]) -> usize {
+        // A full FIFO is "0 fitted". An interrupt that cannot be raised leaves the bytes for the driver to poll.
+        let before = self.uart.fifo_capacity();
+        let _ = self.uart.enqueue_raw_bytes(bytes);
+        before.saturating_sub(self.uart.fifo_capacity())
+    }
+
+    /// Feeds `input` to the port from a thread of its own until the input ends or fails. The guest takes it at its own
+    /// pace: nothing is dropped, and no more than a few hundred bytes wait here.
+    ///
+    /// A thread, because the device's lock is held while the output blocks, which must not stop an event loop.
+    pub fn attach_input(port: &Arc<Mutex<Self>>, input: Box<dyn Read + Send>) -> io::Result<()> {
+        let port = Arc::clone(port);
+        let room = Arc::clone(&lock(&port).room);
+        thread::Builder::new()
+            .name("serial-input".to_owned())
+            .stack_size(INPUT_STACK)
+            .spawn(move || feed(&port, &room, input))
+            .map(drop)
+    }
+}
+
+/// Copies `input` to the port, waiting for room.
+fn feed(port: &Mutex<SerialPort>, room: &EventFd, mut input: Box<dyn Read + Send>) {
+    let mut chunk = [0; INPUT_CHUNK];
+    loop {
+        let mut bytes = match input.read(&mut chunk) {
+            Ok(0) => return,
+            Ok(count) => chunk.get(..count).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                tracing::warn!(%error, "serial input ends");
+                return;
+            }
+        };
+        while !bytes.is_empty() {
+            let taken = lock(port).receive(bytes);
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if taken == 0 && room.read().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+                return;
+            }
+        }
+    }
+}
+
+/// The register at `offset`, if the device has it.
+fn register(offset: u64) -> Option<u8> {
+    u8::try_from(offset).ok().filter(|_| offset < REGISTERS)
+}
+
+impl BusDevice for SerialPort {
+    fn read(&mut self, offset: u64, data: &mut [u8]) {
+        // A wide access to an 8-bit device reaches its bytes' registers one after the other, lowest first.
+        for (at, byte) in (offset..).zip(data) {
+            *byte = register(at).map_or(0xff, |register| self.uart.read(register));
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
+        for (at, &byte) in (offset..).zip(data) {
+            if let Some(register) = register(at)
+                && let Err(error) = self.uart.write(register, byte)
+            {
+                tracing::debug!(?error, "serial output lost a byte");
+            }
+            if at == MODEM_CONTROL {
+                signal(&self.room);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use proptest::prelude::*;
+    use vmm_sys_util::eventfd::EFD_NONBLOCK;
+
+    use super::*;
+    use crate::devices::testing::{accesses, apply};
+
+    const DATA: u64 = 0;
+    const INTERRUPT_ENABLE: u64 = 1;
+    const LINE_STATUS: u64 = 5;
+    const DATA_READY: u8 = 1;
+
+    struct Sent(mpsc::Sender<u8>);
+
+    impl Write for Sent {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            for &byte in bytes {
+                self.0.send(byte).unwrap();
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Broken;
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    }
+
+    fn event() -> EventFd {
+        EventFd::new(EFD_NONBLOCK).unwrap()
+    }
+
+    fn get(port: &mut SerialPort, offset: u64) -> u8 {
+        let mut data = [0];
+        port.read(offset, &mut data);
+        data[0]
+    }
+
+    #[test]
+    fn output_arrives_in_order() {
+        let (sender, sent) = mpsc::channel();
+        let mut port = SerialPort::new(event(), Box::new(Sent(sender))).unwrap();
+        for byte in b"boot" {
+            assert_eq!(port.write(DATA, &[*byte]), None);
+        }
+        assert_eq!(sent.try_iter().collect::<Vec<_>>(), b"boot");
+    }
+
+    #[test]
+    fn failing_output_is_not_the_guests_problem() {
+        let irq = event();
+        let mut port = SerialPort::new(irq.try_clone().unwrap(), Box::new(Broken)).unwrap();
+        assert_eq!(port.write(INTERRUPT_ENABLE, &[0b10]), None);
+        let ready = get(&mut port, LINE_STATUS);
+        irq.read().unwrap();
+        assert_eq!(get(&mut port, 2) & 0b10, 0b10, "transmitter empty is pending");
+        assert_eq!(port.write(DATA, b"x"), None);
+        assert_eq!(irq.read().unwrap(), 1, "the lost byte counts as transmitted");
+        assert_eq!(get(&mut port, LINE_STATUS), ready);
+    }
+
+    #[test]
+    fn input_waits_for_room_and_loses_nothing() {
+        let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
+        let input: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+        SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone()))).unwrap();
+        let mut received = Vec::new();
+        // Waits by yielding: the loop ends when the input has arrived, however long the threads take.
+        while received.len() < input.len() {
+            let mut port = lock(&port);
+            if get(&mut port, LINE_STATUS) & DATA_READY == 0 {
+                drop(port);
+                thread::yield_now();
+            } else {
+                received.push(get(&mut port, DATA));
+            }
+        }
+        assert!(received == input, "input arrived changed");
+    }
+
+    #[test]
+    fn input_resumes_after_loopback() {
+        let mut port = SerialPort::new(event(), Box::new(io::sink())).unwrap();
+        assert_eq!(port.write(MODEM_CONTROL, &[0x10]), None);
+        port.room.read().unwrap();
+        assert_eq!(port.receive(b"abc"), 0);
+        assert_eq!(port.write(MODEM_CONTROL, &[0x08]), None);
+        assert_eq!(port.room.read().unwrap(), 1);
+        assert_eq!(port.receive(b"abc"), 3);
+        assert_eq!([get(&mut port, DATA), get(&mut port, DATA), get(&mut port, DATA)], *b"abc");
+    }
+
+    proptest! {
+        #[test]
+        fn any_access_is_harmless(accesses in accesses(10), input in prop::collection::vec(any::<u8>(), 0..100)) {
+            let mut port = SerialPort::new(event(), Box::new(Broken)).unwrap();
+            for access in accesses {
+                prop_assert_eq!(apply(&mut port, &access), None);
+                prop_assert!(port.receive(&input) <= input.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! virtio block device over a raw file or block device (virtio 1.2, section 5.2).
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
+    VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_FLUSH,
+    VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT,
+};
+use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
+use vm_memory::{Bytes, GuestAddress, GuestMemory as _, GuestMemoryError, Permissions, ReadVolatile, WriteVolatile};
+
+use super::{Request, Segment, VirtioDevice, cut, length};
+use crate::memory::GuestMemory;
+
+/// Bytes in a sector, the unit of the protocol and of this device.
+pub const SECTOR_SIZE: u64 = 512;
+const QUEUE_SIZE: u16 = 128;
+/// A request is a header, data segments and a status byte.
+const SEGMENTS_MAX: u32 = QUEUE_SIZE as u32 - 2;
+/// Longest data segment, in bytes. With the number of segments it bounds the work of one request.
+const SEGMENT_SIZE_MAX: u32 = 512 << 10;
+/// What a driver that keeps to both limits can ask for at once, in bytes.
+const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
+/// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
+const HEADER_SIZE: usize = 16;
+/// Bytes of a serial number.
+const ID_SIZE: usize = VIRTIO_BLK_ID_BYTES as usize;
+
+/// Why a file cannot be a disk.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    /// Its size cannot be found.
+    #[error("cannot find the size of the disk")]
+    Size(#[source] io::Error),
+    /// It holds nothing.
+    #[error("the disk is empty")]
+    Empty,
+    /// It does not consist of sectors.
+    #[error("the disk has {0} bytes, which is not a multiple of {SECTOR_SIZE}")]
+    Ragged(u64),
+}
+
+/// Why a request fails.
+#[derive(Debug, thiserror::Error)]
+enum RequestError {
+    #[error("the request breaks the rules of the protocol")]
+    Malformed,
+    #[error("request type {0} is not supported")]
+    Unsupported(u32),
+    #[error("the disk is read-only")]
+    ReadOnly,
+    #[error("sector {sector} and {bytes} bytes from it are not all on the disk, or are too much for one request")]
+    Range { sector: u64, bytes: u64 },
+    #[error("guest memory")]
+    Memory(#[from] GuestMemoryError),
+    #[error("data transfer")]
+    Transfer(#[from] vm_memory::VolatileMemoryError),
+    #[error("host I/O")]
+    Io(#[from] io::Error),
+}
+
+impl RequestError {
+    fn status(&self) -> u32 {
+        match self {
+            Self::Unsupported(_) => VIRTIO_BLK_S_UNSUPP,
+            _ => VIRTIO_BLK_S_IOERR,
+        }
+    }
+}
+
+/// A disk.
+#[derive(Debug)]
+pub struct Block {
+    file: File,
+    sectors: u64,
+    readonly: bool,
+    id: [u8; ID_SIZE],
+    /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
+    write_through: bool,
+}
+
+impl Block {
+    /// A disk with the content of `file`, a regular file or a block device, open for writing unless `readonly`. `id` is
+    /// the serial number that the guest sees, cut to 20 bytes.
+    pub fn new(mut file: File, readonly: bool, id: &str) -> Result<Self, BlockError> {
+        // Seeking finds the size of block devices too.
+        let size = file.seek(SeekFrom::End(0)).map_err(BlockError::Size)?;
+        match (size, size % SECTOR_SIZE) {
+            (0, _) => return Err(BlockError::Empty),
+            (_, 0) => {}
+            _ => return Err(BlockError::Ragged(size)),
+        }
+        let mut padded = [0; ID_SIZE];
+        for (to, from) in padded.iter_mut().zip(id.bytes()) {
+            *to = from;
+        }
+        Ok(Self { file, sectors: size / SECTOR_SIZE, readonly, id: padded, write_through: true })
+    }
+
+    /// Does the request and returns how many bytes of data it wrote to guest memory.
+    fn execute(&mut self, memory: &GuestMemory, request: &Request) -> Result<u32, RequestError> {
+        if !request.is_well_formed() {
+            return Err(RequestError::Malformed);
+        }
+        let (kind, sector) = header(memory, request)?;
+        // The last writable byte is the status; the caller saw that it is there.
+        let room = length(&request.writable).saturating_sub(1);
+        match kind {
+            VIRTIO_BLK_T_IN => {
+                self.seek(sector, room)?;
+                for segment in cut(&request.writable, 0..room) {
+                    self.read(memory, segment)?;
+                }
+                u32::try_from(room).map_err(|_| RequestError::Range { sector, bytes: room })
+            }
+            VIRTIO_BLK_T_OUT => self.write_all(memory, request, sector).map(|()| 0),
+            VIRTIO_BLK_T_FLUSH => self.flush().map(|()| 0),
+            VIRTIO_BLK_T_GET_ID => {
+                let mut id = self.id.as_slice();
+                let count = room.min(id.len() as u64);
+                for segment in cut(&request.writable, 0..count) {
+                    let (part, rest) = id.split_at_checked(segment.length as usize).ok_or(RequestError::Malformed)?;
+                    memory.write_slice(part, segment.address)?;
+                    id = rest;
+                }
+                Ok(u32::try_from(count).unwrap_or(0))
+            }
+            other => Err(RequestError::Unsupported(other)),
+        }
+    }
+
+    fn write_all(&mut self, memory: &GuestMemory, request: &Request, sector: u64) -> Result<(), RequestError> {
+        if self.readonly {
+            return Err(RequestError::ReadOnly);
+        }
+        let data = HEADER_SIZE as u64..length(&request.readable);
+        self.seek(sector, data.end - data.start)?;
+        for segment in cut(&request.readable, data) {
+            self.write(memory, segment)?;
+        }
+        if self.write_through { self.flush() } else { Ok(()) }
+    }
+
+    /// Goes to `sector`, from which `bytes` are to be transferred.
+    fn seek(&mut self, sector: u64, bytes: u64) -> Result<(), RequestError> {
+        let on_disk = sector.checked_add(bytes.div_ceil(SECTOR_SIZE)).is_some_and(|end| end <= self.sectors);
+        if !on_disk || bytes > TRANSFER_MAX {
+            return Err(RequestError::Range { sector, bytes });
+        }
+        if !bytes.is_multiple_of(SECTOR_SIZE) {
+            return Err(RequestError::Malformed);
+        }
+        // No overflow: the sector is on the disk, whose size in bytes is a u64.
+        self.file.seek(SeekFrom::Start(sector * SECTOR_SIZE))?;
+        Ok(())
+    }
+
+    fn read(&mut self, memory: &GuestMemory, segment: Segment) -> Result<(), RequestError> {
+        for slice in memory.get_slices(segment.address, segment.length as usize, Permissions::Write)? {
+            self.file.read_exact_volatile(&mut slice?)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, memory: &GuestMemory, segment: Segment) -> Result<(), RequestError> {
+        for slice in memory.get_slices(segment.address, segment.length as usize, Permissions::Read)? {
+            self.file.write_all_volatile(&slice?)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), RequestError> {
+        if !self.readonly {
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+/// Type and sector from the request's header.
+fn header(memory: &GuestMemory, request: &Request) -> Result<(u32, u64), RequestError> {
+    let mut bytes = [0; HEADER_SIZE];
+    let mut rest = bytes.as_mut_slice();
+    for segment in cut(&request.readable, 0..HEADER_SIZE as u64) {
+        let (part, left) = rest.split_at_mut_checked(segment.length as usize).ok_or(RequestError::Malformed)?;
+        memory.read_slice(part, segment.address)?;
+        rest = left;
+    }
+    if !rest.is_empty() {
+        return Err(RequestError::Malformed);
+    }
+    let [a, b, c, d, _, _, _, _, sector @ ..] = bytes;
+    Ok((u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(sector)))
+}
+
+/// Where the status byte goes: the last writable byte.
+fn status_address(request: &Request) -> Option<GuestAddress> {
+    let last = request.writable.last().filter(|_| request.complete)?;
+    last.address.0.checked_add(u64::from(last.length) - 1).map(GuestAddress)
+}
+
+impl VirtioDevice for Block {
+    fn device_type(&self) -> u32 {
+        VIRTIO_ID_BLOCK
+    }
+
+    fn features(&self) -> u64 {
+        let always = [VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH];
+        always.iter().fold(u64::from(self.readonly) << VIRTIO_BLK_F_RO, |features, bit| features | 1 << bit)
+    }
+
+    fn config(&self) -> Vec<u8> {
+        // `struct virtio_blk_config` up to blk_size; the features for what follows are not offered.
+        let (geometry, block_size) = (0, 512);
+        let mut config = self.sectors.to_le_bytes().to_vec();
+        for field in [SEGMENT_SIZE_MAX, SEGMENTS_MAX, geometry, block_size] {
+            config.extend(field.to_le_bytes());
+        }
+        config
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[QUEUE_SIZE]
+    }
+
+    fn activate(&mut self, features: u64) {
+        self.write_through = features & (1 << VIRTIO_BLK_F_FLUSH) == 0;
+    }
+
+    fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
+        let Some(status_address) = status_address(request) else { return 0 };
+        let (status, data) = match self.execute(memory, request) {
+            Ok(data) => (VIRTIO_BLK_S_OK, data),
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "disk request fails");
+                (error.status(), 0)
+            }
+        };
+        let [status, ..] = status.to_le_bytes();
+        match memory.write_obj(status, status_address) {
+            Ok(()) => data + 1,
+            Err(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A hostile driver made of bytes: what the fuzz target and a property test both run.
+//!
+//! The bytes are a program of small steps: register accesses of any kind, and writes to the memory that holds queues and
+//! requests. Some steps are whole (bring the device up, offer a chain), so that arbitrary bytes get past the first check.
+
+use std::fs::File;
+use std::io;
+
+use vm_memory::{Bytes, GuestAddress};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker};
+use crate::devices::bus::BusDevice;
+use crate::memory::GuestMemory;
+
+/// Steps after which a program ends, however long it is.
+const STEPS_MAX: usize = 512;
+/// Turns that a queue gets after each notification.
+const TURNS: usize = 4;
+/// Guest memory: low and high part, with a hole between.
+const LOW_SIZE: usize = 0x1_0000;
+const HIGH_START: u64 = 0x4_0000;
+const HIGH_SIZE: usize = 0x8000;
+/// Where "bring up" puts the queue.
+const DESCRIPTORS: u64 = 0x1000;
+const AVAILABLE: u64 = 0x2000;
+const USED: u64 = 0x3000;
+const QUEUE_SIZE: u16 = 16;
+
+/// Bytes as numbers, until they run out.
+struct Program<'a>(&'a [u8]);
+
+impl Program<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn half(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    /// An address: mostly inside guest memory or at its edges, sometimes anywhere.
+    fn address(&mut self) -> Option<u64> {
+        let low = u64::from(self.half()?);
+        Some(match self.byte()? {
+            0..=159 => low,
+            160..=199 => HIGH_START + (low & 0x7fff),
+            200..=219 => HIGH_START + low,
+            220..=239 => u64::MAX - low,
+            _ => u64::from_le_bytes(self.take()?),
+        })
+    }
+
+    /// A length: mostly one that a request would have, sometimes any.
+    fn length(&mut self) -> Option<u32> {
+        Some(match self.byte()? {
+            kind @ 0..=15 => kind.into(),
+            16..=63 => 16,
+            64..=127 => 512,
+            128..=223 => self.half()?.into(),
+            _ => self.word()?,
+        })
+    }
+}
+
+/// A device with the program's hands on it.
+struct Machine {
+    transport: VirtioMmio,
+    worker: VirtioWorker,
+    memory: GuestMemory,
+    queues: usize,
+}
+
+impl Machine {
+    fn new(device: Box<dyn VirtioDevice>) -> Option<Self> {
+        let memory =
+            GuestMemory::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)]).ok()?;
+        let queues = device.queue_sizes().len();
+        let irq = EventFd::new(EFD_NONBLOCK).ok()?;
+        let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq).ok()?;
+        Some(Self { transport, worker, memory, queues })
+    }
+
+    fn set(&mut self, register: u16, value: u32) {
+        let _ = self.transport.write(register.into(), &value.to_le_bytes());
+    }
+
+    /// What a correct driver does until `DRIVER_OK`.
+    fn bring_up(&mut self, features: u32) {
+        for (register, value) in [(0x70, 0), (0x70, 1), (0x70, 3), (0x24, 0), (0x20, features), (0x24, 1), (0x20, 1)] {
+            self.set(register, value);
+        }
+        self.set(0x70, 11);
+        for (register, value) in [(0x30, 0), (0x38, QUEUE_SIZE.into()), (0x44, 1)] {
+            self.set(register, value);
+        }
+        for (register, value) in [(0x80, DESCRIPTORS), (0x90, AVAILABLE), (0xa0, USED)] {
+            let [a, b, c, d, high @ ..] = value.to_le_bytes();
+            self.set(register, u32::from_le_bytes([a, b, c, d]));
+            self.set(register + 4, u32::from_le_bytes(high));
+        }
+        self.set(0x70, 15);
+    }
+
+    /// Guest memory that is not there is the guest's mistake.
+    fn poke(&self, address: u64, bytes: &[u8]) {
+        let _ = self.memory.write_slice(bytes, GuestAddress(address));
+    }
+
+    fn serve(&mut self) {
+        for _ in 0..TURNS {
+            for queue in 0..self.queues {
+                self.worker.serve(queue);
+            }
+        }
+    }
+
+    /// One descriptor in the table of "bring up".
+    fn describe(&self, program: &mut Program<'_>, index: u16) -> Option<()> {
+        let (address, length) = (program.address()?, program.length()?);
+        let (flags, next) = (u16::from(program.byte()?), program.byte()?);
+        let next = if next < 0x80 { index.wrapping_add(1) } else { u16::from(next) & 0x1f };
+        let mut descriptor = [0; 16];
+        let fields = [&address.to_le_bytes()[..], &length.to_le_bytes(), &flags.to_le_bytes(), &next.to_le_bytes()];
+        for (to, from) in descriptor.iter_mut().zip(fields.concat()) {
+            *to = from;
+        }
+        self.poke(DESCRIPTORS + u64::from(index) * 16, &descriptor);
+        Some(())
+    }
+
+    /// One step; `None` when the program ends.
+    fn step(&mut self, program: &mut Program<'_>) -> Option<()> {
+        match program.byte()? % 12 {
+            0 => self.bring_up(program.word()?),
+            1 => self.set(u16::from(program.byte()?) & 0xfc, program.word()?),
+            2 => {
+                let (offset, data) = (program.half()?, program.take::<8>()?);
+                let width = usize::from(program.byte()? % 9);
+                let _ = self.transport.write((offset & 0x1ff).into(), data.get(..width)?);
+            }
+            3 => {
+                let (offset, mut data) = (program.address()?, [0; 8]);
+                let width = usize::from(program.byte()? % 9);
+                self.transport.read(offset & 0x1fff, data.get_mut(..width)?);
+            }
+            4 => self.poke(program.address()?, &program.take::<8>()?),
+            5 | 6 => {
+                let index = u16::from(program.byte()?) & 0x1f;
+                self.describe(program, index)?;
+            }
+            7 | 8 => {
+                // Offer a chain: an entry in the available ring, then its index.
+                let (slot, head) = (u16::from(program.byte()?), u16::from(program.byte()?) & 0x1f);
+                self.poke(AVAILABLE + 4 + u64::from(slot % QUEUE_SIZE) * 2, &head.to_le_bytes());
+                self.poke(AVAILABLE + 2, &slot.wrapping_add(1).to_le_bytes());
+            }
+            9 => {
+                // A block request's header.
+                let (address, kind, sector) = (program.address()?, program.byte()?, program.byte()?);
+                self.poke(address, &u32::from(kind & 0x0f).to_le_bytes());
+                self.poke(address.wrapping_add(8), &u64::from(sector).to_le_bytes());
+            }
+            _ => {
+                self.set(0x50, program.byte()?.into());
+                self.serve();
+            }
+        }
+        Some(())
+    }
+
+    /// What must hold whatever the driver did.
+    fn check(&mut self) {
+        let mut magic = [0; 4];
+        self.transport.read(0, &mut magic);
+        assert_eq!(&magic, b"virt");
+        // Reset always works, and leaves nothing behind.
+        self.set(0x70, 0);
+        for register in [0x70, 0x60, 0x44] {
+            let mut value = [0xff; 4];
+            self.transport.read(register, &mut value);
+            assert_eq!(value, [0; 4], "register {register:#x} after reset");
+        }
+        self.set(0x50, 0);
+        self.serve();
+    }
+}
+
+/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one or an rng. Panics if
+/// a device does; fails only when the host has no memory, descriptors or random numbers.
+pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
+    let mut program = Program(program);
+    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 4 {
+        0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
+        kind => Box::new(Block::new(disk.try_clone()?, kind == 1, "exercise").map_err(io::Error::other)?),
+    };
+    let Some(mut machine) = Machine::new(device) else { return Err(io::ErrorKind::OutOfMemory.into()) };
+    for _ in 0..STEPS_MAX {
+        if machine.step(&mut program).is_none() {
+            break;
+        }
+    }
+    machine.check();
+    Ok(())
+}

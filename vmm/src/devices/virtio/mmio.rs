@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! virtio over MMIO (virtio 1.2, section 4.2), version 2: what the driver sees of a device.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use virtio_bindings::virtio_config::{
+    VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_DRIVER_OK, VIRTIO_CONFIG_S_FAILED,
+    VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET, VIRTIO_F_VERSION_1,
+};
+use virtio_bindings::virtio_mmio::{
+    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO_DEVICE_ID,
+    VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
+    VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
+    VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY, VIRTIO_MMIO_QUEUE_NUM,
+    VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL, VIRTIO_MMIO_QUEUE_USED_HIGH,
+    VIRTIO_MMIO_QUEUE_USED_LOW, VIRTIO_MMIO_SHM_BASE_HIGH, VIRTIO_MMIO_SHM_BASE_LOW, VIRTIO_MMIO_SHM_LEN_HIGH,
+    VIRTIO_MMIO_SHM_LEN_LOW, VIRTIO_MMIO_STATUS, VIRTIO_MMIO_VENDOR_ID, VIRTIO_MMIO_VERSION,
+};
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+
+use super::VirtioDevice;
+use super::engine::{Engine, Interrupt, QueueSetup, VirtioWorker};
+use crate::devices::bus::{BusDevice, GuestRequest, lock};
+use crate::memory::GuestMemory;
+
+/// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
+/// 32 bits.
+pub const QUEUE_NOTIFY: u64 = VIRTIO_MMIO_QUEUE_NOTIFY as u64;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"virt");
+const VERSION: u32 = 2;
+const VENDOR: u32 = u32::from_le_bytes(*b"FLAT");
+/// Length and base of a shared memory region that does not exist, both halves.
+const NO_SHARED_MEMORY: u32 = u32::MAX;
+/// What every device offers, whatever its kind.
+const TRANSPORT_FEATURES: u64 =
+    1 << VIRTIO_F_VERSION_1 | 1 << VIRTIO_RING_F_INDIRECT_DESC | 1 << VIRTIO_RING_F_EVENT_IDX;
+
+/// The registers of one virtio device; the vCPU threads' side of it.
+pub struct VirtioMmio {
+    engine: Arc<Mutex<Engine>>,
+    interrupt: Arc<Interrupt>,
+    notify: Arc<[EventFd]>,
+    device_type: u32,
+    config: Vec<u8>,
+    offered: u64,
+    accepted: u64,
+    device_features_select: u32,
+    driver_features_select: u32,
+    queue_select: u32,
+    queues: Vec<QueueSetup>,
+    /// The status register without `NEEDS_RESET`, which the engine's side sets.
+    status: u32,
+}
+
+impl fmt::Debug for VirtioMmio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtioMmio")
+            .field("device_type", &self.device_type)
+            .field("status", &self.status)
+            .field("queues", &self.queues)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VirtioMmio {
+    /// Puts `device` on the transport. Its requests come from and go to `memory`; it interrupts by `irq`, as an edge.
+    ///
+    /// Returns both sides: the registers, for the MMIO bus, and the worker, for the event loop.
+    pub fn new(device: Box<dyn VirtioDevice>, memory: GuestMemory, irq: EventFd) -> io::Result<(Self, VirtioWorker)> {
+        let queues: Vec<_> = device.queue_sizes().iter().copied().map(QueueSetup::new).collect();
+        let notify: io::Result<Arc<[EventFd]>> =
+            queues.iter().map(|_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)).collect();
+        let notify = notify?;
+        let interrupt = Arc::new(Interrupt::new(irq));
+        let (device_type, config, features) = (device.device_type(), device.config(), device.features());
+        let engine = Arc::new(Mutex::new(Engine::new(device, memory, Arc::clone(&interrupt))));
+        let worker = VirtioWorker { engine: Arc::clone(&engine), notify: Arc::clone(&notify) };
+        let transport = Self {
+            engine,
+            interrupt,
+            notify,
+            device_type,
+            config,
+            offered: features | TRANSPORT_FEATURES,
+            accepted: 0,
+            device_features_select: 0,
+            driver_features_select: 0,
+            queue_select: 0,
+            queues,
+            status: 0,
+        };
+        Ok((transport, worker))
+    }
+
+    /// By queue index, what to signal when the guest writes that index to [`QUEUE_NOTIFY`]: for KVM's ioeventfd. Without
+    /// one the write reaches [`BusDevice::write`], which does the same.
+    #[must_use]
+    pub fn notify_fds(&self) -> &[EventFd] {
+        &self.notify
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        self.status & bits == bits
+    }
+
+    fn queue(&self) -> Option<&QueueSetup> {
+        self.queues.get(usize::try_from(self.queue_select).ok()?)
+    }
+
+    fn read_register(&self, register: u32) -> u32 {
+        match register {
+            VIRTIO_MMIO_MAGIC_VALUE => MAGIC,
+            VIRTIO_MMIO_VERSION => VERSION,
+            VIRTIO_MMIO_DEVICE_ID => self.device_type,
+            VIRTIO_MMIO_VENDOR_ID => VENDOR,
+            VIRTIO_MMIO_DEVICE_FEATURES => match self.device_features_select {
+                0 => low(self.offered),
+                1 => low(self.offered >> 32),
+                _ => 0,
+            },
+            VIRTIO_MMIO_QUEUE_NUM_MAX => self.queue().map_or(0, |queue| queue.max_size.into()),
+            VIRTIO_MMIO_QUEUE_READY => self.queue().is_some_and(|queue| queue.ready).into(),
+            VIRTIO_MMIO_INTERRUPT_STATUS => self.interrupt.status(),
+            VIRTIO_MMIO_STATUS if self.interrupt.needs_reset() => self.status | VIRTIO_CONFIG_S_NEEDS_RESET,
+            VIRTIO_MMIO_STATUS => self.status,
+            VIRTIO_MMIO_SHM_LEN_LOW
+            | VIRTIO_MMIO_SHM_LEN_HIGH
+            | VIRTIO_MMIO_SHM_BASE_LOW
+            | VIRTIO_MMIO_SHM_BASE_HIGH => NO_SHARED_MEMORY,
+            // Zero for ConfigGeneration too: the configuration never changes.
+            _ => 0,
+        }
+    }
+
+    fn write_register(&mut self, register: u32, value: u32) {
+        match register {
+            VIRTIO_MMIO_DEVICE_FEATURES_SEL => self.device_features_select = value,
+            VIRTIO_MMIO_DRIVER_FEATURES_SEL => self.driver_features_select = value,
+            VIRTIO_MMIO_DRIVER_FEATURES => self.accept_features(value),
+            VIRTIO_MMIO_QUEUE_SEL => self.queue_select = value,
+            VIRTIO_MMIO_QUEUE_NOTIFY => self.notify(value),
+            VIRTIO_MMIO_INTERRUPT_ACK => self.interrupt.acknowledge(value),
+            VIRTIO_MMIO_STATUS => self.write_status(value),
+            VIRTIO_MMIO_QUEUE_READY if value == 0 => self.stop_queue(),
+            _ => self.configure_queue(register, value),
+        }
+    }
+
+    /// Features are the driver's to choose between `DRIVER` and `FEATURES_OK`.
+    fn accept_features(&mut self, value: u32) {
+        if !self.has(VIRTIO_CONFIG_S_DRIVER) || self.has(VIRTIO_CONFIG_S_FEATURES_OK) {
+            return;
+        }
+        match self.driver_features_select {
+            0 => set_low(&mut self.accepted, value),
+            1 => set_high(&mut self.accepted, value),
+            // Features beyond 64 are neither offered nor known.
+            _ => {}
+        }
+    }
+
+    /// Processing is the event loop's; this only wakes it.
+    fn notify(&self, queue: u32) {
+        let event = usize::try_from(queue).ok().and_then(|index| self.notify.get(index));
+        if let Some(event) = event.filter(|_| self.has(VIRTIO_CONFIG_S_DRIVER_OK)) {
+            // A full counter has a notification pending already.
+            let _ = event.write(1);
+        }
+    }
+
+    /// Queues are described between `FEATURES_OK` and `DRIVER_OK`.
+    fn configure_queue(&mut self, register: u32, value: u32) {
+        if !self.has(VIRTIO_CONFIG_S_FEATURES_OK) || self.has(VIRTIO_CONFIG_S_DRIVER_OK) {
+            return;
+        }
+        let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
+        let Some(queue) = self.queues.get_mut(index) else { return };
+        match register {
+            // A size that is no u16 becomes 0, which like any other bad size fails when the queue is put to use.
+            VIRTIO_MMIO_QUEUE_NUM => queue.size = u16::try_from(value).unwrap_or(0),
+            VIRTIO_MMIO_QUEUE_READY => queue.ready = true,
+            VIRTIO_MMIO_QUEUE_DESC_LOW => set_low(&mut queue.descriptors, value),
+            VIRTIO_MMIO_QUEUE_DESC_HIGH => set_high(&mut queue.descriptors, value),
+            VIRTIO_MMIO_QUEUE_AVAIL_LOW => set_low(&mut queue.available, value),
+            VIRTIO_MMIO_QUEUE_AVAIL_HIGH => set_high(&mut queue.available, value),
+            VIRTIO_MMIO_QUEUE_USED_LOW => set_low(&mut queue.used, value),
+            VIRTIO_MMIO_QUEUE_USED_HIGH => set_high(&mut queue.used, value),
+            _ => {}
+        }
+    }
+
+    /// The driver takes a queue back; after this the device does not touch it.
+    fn stop_queue(&mut self) {
+        let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
+        if let Some(queue) = self.queues.get_mut(index) {
+            queue.ready = false;
+            lock(&self.engine).stop_queue(index);
+        }
+    }
+
+    /// The steps of section 3.1.1 of virtio 1.2, in their order; a step out of order is as if not taken. No step is taken
+    /// back but by reset.
+    fn write_status(&mut self, value: u32) {
+        if value == 0 {
+            self.reset();
+            return;
+        }
+        let steps = [
+            (0, VIRTIO_CONFIG_S_ACKNOWLEDGE),
+            (VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER),
+            (VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_FEATURES_OK),
+            (VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_DRIVER_OK),
+        ];
+        for (before, step) in steps {
+            if value & step == 0 || self.has(step) || !self.has(before) || self.has(VIRTIO_CONFIG_S_FAILED) {
+                continue;
+            }
+            if step == VIRTIO_CONFIG_S_FEATURES_OK && !self.features_are_acceptable() {
+                continue;
+            }
+            self.status |= step;
+            if step == VIRTIO_CONFIG_S_DRIVER_OK {
+                lock(&self.engine).activate(self.accepted, &self.queues);
+            }
+        }
+        self.status |= value & VIRTIO_CONFIG_S_FAILED;
+    }
+
+    /// Nothing that was not offered, and no legacy driver.
+    fn features_are_acceptable(&self) -> bool {
+        self.accepted & !self.offered == 0 && self.accepted & (1 << VIRTIO_F_VERSION_1) != 0
+    }
+
+    fn reset(&mut self) {
+        // Waits for a request in progress: afterwards nothing may touch the queues' memory.
+        let mut engine = lock(&self.engine);
+        engine.stop();
+        // Under the engine's lock, or a late failure would mark the fresh device.
+        self.interrupt.clear();
+        drop(engine);
+        self.accepted = 0;
+        self.device_features_select = 0;
+        self.driver_features_select = 0;
+        self.queue_select = 0;
+        self.status = 0;
+        for queue in &mut self.queues {
+            *queue = QueueSetup::new(queue.max_size);
+        }
+    }
+}
+
+/// The low half of `value`.
+fn low(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn set_low(value: &mut u64, low: u32) {
+    *value = *value & !0xffff_ffff | u64::from(low);
+}
+
+fn set_high(value: &mut u64, high: u32) {
+    *value = *value & 0xffff_ffff | u64::from(high) << 32;
+}
+
+/// The register at `offset`, which only aligned 32-bit accesses reach.
+fn register(offset: u64, width: usize) -> Option<u32> {
+    u32::try_from(offset).ok().filter(|offset| offset % 4 == 0 && width == 4)
+}
+
+impl BusDevice for VirtioMmio {
+    fn read(&mut self, offset: u64, data: &mut [u8]) {
+        if let Some(at) = offset.checked_sub(VIRTIO_MMIO_CONFIG.into()) {
+            let start = usize::try_from(at).unwrap_or(usize::MAX).min(self.config.len());
+            // Fields behind the end belong to features that are not offered.
+            let fields = self.config.iter().skip(start).copied().chain(std::iter::repeat(0));
+            data.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+            return;
+        }
+        match (register(offset, data.len()), <&mut [u8; 4]>::try_from(&mut *data)) {
+            (Some(register), Ok(data)) => *data = self.read_register(register).to_le_bytes(),
+            _ => data.fill(0xff),
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
+        if offset < VIRTIO_MMIO_CONFIG.into()
+            && let Some(register) = register(offset, data.len())
+            && let Ok(value) = data.try_into()
+        {
+            self.write_register(register, u32::from_le_bytes(value));
+        }
+        None
+    }
+}

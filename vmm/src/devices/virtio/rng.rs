@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! virtio entropy device (virtio 1.2, section 5.4).
+
+use std::fs::File;
+
+use virtio_bindings::virtio_ids::VIRTIO_ID_RNG;
+use vm_memory::bitmap::BitmapSlice;
+use vm_memory::{GuestMemory as _, Permissions, ReadVolatile, VolatileSlice};
+
+use super::{Request, Segment, VirtioDevice, cut};
+use crate::memory::GuestMemory;
+
+const QUEUE_SIZE: u16 = 64;
+/// Most bytes that one request gets; a driver asks again for more.
+const BYTES_PER_REQUEST: u64 = 64 << 10;
+
+/// Random bytes for the guest.
+#[derive(Debug)]
+pub struct Rng {
+    source: File,
+}
+
+impl Rng {
+    /// Takes bytes from `source`, usually `/dev/urandom`. Reading it should not block: it happens on the event loop.
+    #[must_use]
+    pub fn new(source: File) -> Self {
+        Self { source }
+    }
+
+    /// Fills `segment` as far as memory and source reach; returns how far, and whether that is all of it.
+    fn fill(&mut self, memory: &GuestMemory, segment: Segment) -> (u32, bool) {
+        let mut filled = 0;
+        let Ok(slices) = memory.get_slices(segment.address, segment.length as usize, Permissions::Write) else {
+            return (0, false);
+        };
+        for slice in slices {
+            let Ok(mut slice) = slice else { return (filled, false) };
+            let Ok(count) = read_some(&mut self.source, &mut slice) else { return (filled, false) };
+            // At most the segment's length, which is a u32.
+            filled += u32::try_from(count).unwrap_or(0);
+            if count < slice.len() {
+                return (filled, false);
+            }
+        }
+        (filled, true)
+    }
+}
+
+/// Reads until `slice` is full or the source has no more.
+fn read_some<B: BitmapSlice>(
+    source: &mut File,
+    slice: &mut VolatileSlice<'_, B>,
+) -> Result<usize, vm_memory::VolatileMemoryError> {
+    let mut count = 0;
+    while count < slice.len() {
+        match source.read_volatile(&mut slice.offset(count)?) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(_) if count > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+impl VirtioDevice for Rng {
+    fn device_type(&self) -> u32 {
+        VIRTIO_ID_RNG
+    }
+
+    fn features(&self) -> u64 {
+        0
+    }
+
+    fn config(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[QUEUE_SIZE]
+    }
+
+    fn activate(&mut self, _features: u64) {}
+
+    fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
+        if !request.is_well_formed() {
+            return 0;
+        }
+        let mut written = 0;
+        for segment in cut(&request.writable, 0..BYTES_PER_REQUEST) {
+            let (count, all) = self.fill(memory, segment);
+            written += count;
+            if !all {
+                break;
+            }
+        }
+        written
+    }
+}

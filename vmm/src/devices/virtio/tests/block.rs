@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The disk.
+
+use std::io::Write;
+
+use proptest::prelude::*;
+use vm_memory::{Bytes, GuestAddress};
+use vmm_sys_util::tempfile::TempFile;
+
+use super::disk;
+use super::driver::{BUFFERS, Driver, INDIRECT_FLAG, MEMORY_SIZE, NEXT, QUEUE_SIZE, WRITE};
+use crate::devices::virtio::{Block, BlockError};
+
+const IN: u32 = 0;
+const OUT: u32 = 1;
+const FLUSH: u32 = 4;
+const GET_ID: u32 = 8;
+const OK: u8 = 0;
+const IOERR: u8 = 1;
+const UNSUPP: u8 = 2;
+const UNTOUCHED: u8 = 0x77;
+
+const SECTORS: u8 = 8;
+/// The parts of a request in guest memory.
+const HEADER: u64 = BUFFERS;
+const DATA: u64 = BUFFERS + 0x1000;
+const STATUS: u64 = BUFFERS + 0x100;
+const F_FLUSH: u64 = 1 << 9;
+
+fn driver(file: &TempFile, readonly: bool) -> Driver {
+    let file = file.as_file().try_clone().unwrap();
+    Driver::running(Box::new(Block::new(file, readonly, "serial-0").unwrap()), 0)
+}
+
+fn put_header(driver: &Driver, kind: u32, sector: u64) {
+    driver.memory.write_obj(u128::from(kind) | u128::from(sector) << 64, GuestAddress(HEADER)).unwrap();
+    driver.memory.write_obj(UNTOUCHED, GuestAddress(STATUS)).unwrap();
+}
+
+fn status(driver: &Driver) -> u8 {
+    driver.memory.read_obj(GuestAddress(STATUS)).unwrap()
+}
+
+/// Header, `data` and status byte as one request: status, and bytes written.
+fn request(driver: &mut Driver, kind: u32, sector: u64, data: &[(u64, u32, bool)]) -> (u8, u32) {
+    put_header(driver, kind, sector);
+    let mut segments = vec![(HEADER, 16, false)];
+    segments.extend(data);
+    segments.push((STATUS, 1, true));
+    let written = driver.request(&segments);
+    (status(driver), written)
+}
+
+#[test]
+fn files_that_are_no_disks() {
+    let file = TempFile::new().unwrap();
+    let open = |file: &TempFile| Block::new(file.as_file().try_clone().unwrap(), false, "");
+    assert!(matches!(open(&file), Err(BlockError::Empty)));
+    file.as_file().write_all(&[0; 513]).unwrap();
+    assert_eq!(open(&file).unwrap_err().to_string(), "the disk has 513 bytes, which is not a multiple of 512");
+}
+
+#[test]
+fn read_write_flush() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    assert_eq!(request(&mut driver, IN, 2, &[(DATA, 1024, true)]), (OK, 1025));
+    assert_eq!(driver.bytes(DATA, 1024), [[3; 512], [4; 512]].concat());
+    driver.memory.write_slice(&[0xab; 512], GuestAddress(DATA)).unwrap();
+    assert_eq!(request(&mut driver, OUT, 7, &[(DATA, 512, false)]), (OK, 1));
+    assert_eq!(request(&mut driver, FLUSH, 0, &[]), (OK, 1));
+    let content = std::fs::read(file.as_path()).unwrap();
+    assert_eq!(content.len(), 8 * 512);
+    assert_eq!(content[6 * 512..], [[7; 512], [0xab; 512]].concat());
+}
+
+#[test]
+fn a_driver_without_flush_writes_through() {
+    let file = disk(SECTORS);
+    let device = Block::new(file.as_file().try_clone().unwrap(), false, "").unwrap();
+    let mut driver = Driver::running(Box::new(device), F_FLUSH);
+    assert_eq!(request(&mut driver, OUT, 0, &[(DATA, 512, false)]), (OK, 1));
+}
+
+#[test]
+fn the_serial_number_is_padded_and_cut() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    assert_eq!(request(&mut driver, GET_ID, 0, &[(DATA, 20, true)]), (OK, 21));
+    assert_eq!(driver.bytes(DATA, 20), *b"serial-0\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(request(&mut driver, GET_ID, 0, &[(DATA + 100, 4, true), (DATA + 200, 100, true)]), (OK, 21));
+    assert_eq!(driver.bytes(DATA + 100, 5), *b"seri\0");
+    assert_eq!(driver.bytes(DATA + 200, 5), *b"al-0\0");
+}
+
+#[test]
+fn a_readonly_disk_is_never_written() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, true);
+    assert_ne!(driver.offered() & 1 << 5, 0);
+    assert_eq!(request(&mut driver, OUT, 0, &[(DATA, 512, false)]), (IOERR, 1));
+    assert_eq!(request(&mut driver, FLUSH, 0, &[]), (OK, 1));
+    assert_eq!(request(&mut driver, IN, 0, &[(DATA, 512, true)]), (OK, 513));
+    assert_eq!(std::fs::read(file.as_path()).unwrap(), std::fs::read(disk(SECTORS).as_path()).unwrap());
+}
+
+#[test]
+fn requests_that_leave_the_disk_or_its_units_fail() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    for write in [true, false] {
+        let kind = if write { IN } else { OUT };
+        for (sector, length) in
+            [(8, 512), (7, 1024), (u64::MAX, 512), (u64::MAX / 512, 512), (1 << 55, 512), (0, 511), (0, 1)]
+        {
+            assert_eq!(request(&mut driver, kind, sector, &[(DATA, length, write)]), (IOERR, 1), "{sector} {length}");
+        }
+        assert_eq!(request(&mut driver, kind, 8, &[]), (OK, 1), "nothing, from the very end");
+        assert_eq!(request(&mut driver, kind, 0, &[(DATA, u32::MAX - 100, write)]), (IOERR, 1));
+    }
+    assert_eq!(std::fs::metadata(file.as_path()).unwrap().len(), 8 * 512);
+}
+
+#[test]
+fn a_disk_that_shrank_fails() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    file.as_file().set_len(512).unwrap();
+    assert_eq!(request(&mut driver, IN, 3, &[(DATA, 512, true)]), (IOERR, 1));
+}
+
+#[test]
+fn memory_that_is_not_there_fails() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    let end = MEMORY_SIZE as u64;
+    for address in [end, end - 511, u64::MAX, u64::MAX - 511] {
+        for (kind, write) in [(IN, true), (OUT, false), (GET_ID, true)] {
+            // The serial number is short enough to fit before the end.
+            let status = if kind == GET_ID && address == end - 511 { OK } else { IOERR };
+            assert_eq!(request(&mut driver, kind, 0, &[(address, 512, write)]).0, status, "{address:#x} {kind}");
+        }
+    }
+    put_header(&driver, IN, 0);
+    assert_eq!(driver.request(&[(end - 8, 16, false), (DATA, 512, true), (STATUS, 1, true)]), 1);
+    assert_eq!(status(&driver), IOERR);
+    assert_eq!(driver.request(&[(HEADER, 16, false), (DATA, 512, true), (end, 1, true)]), 0, "no status byte");
+    assert!(!driver.needs_reset());
+}
+
+#[test]
+fn unknown_types_are_unsupported() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    for kind in [2, 3, 5, 11, 13, 0x8000_0000, u32::MAX] {
+        assert_eq!(request(&mut driver, kind, 0, &[]), (UNSUPP, 1), "{kind}");
+    }
+}
+
+#[test]
+fn malformed_chains_complete() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    // No status byte, in several ways.
+    put_header(&driver, FLUSH, 0);
+    for segments in [&[(HEADER, 16, false)][..], &[(HEADER, 16, false), (STATUS, 0, true)], &[(HEADER, 0, false)]] {
+        assert_eq!(driver.request(segments), 0);
+        assert_eq!(status(&driver), UNTOUCHED);
+    }
+    // A status byte, but something before it is wrong.
+    for segments in [
+        &[(STATUS, 1, true)][..],
+        &[(HEADER, 15, false), (STATUS, 1, true)],
+        &[(DATA, 512, true), (HEADER, 16, false), (STATUS, 1, true)],
+    ] {
+        put_header(&driver, IN, 0);
+        assert_eq!(driver.request(segments), 1);
+        assert_eq!(status(&driver), IOERR, "{segments:x?}");
+    }
+    // Chains without an end: their last byte is not known.
+    let broken = [
+        vec![(HEADER, 16, NEXT, 1), (STATUS, 1, NEXT | WRITE, 0)],
+        vec![(HEADER, 16, NEXT, 1), (STATUS, 1, NEXT | WRITE, QUEUE_SIZE)],
+        vec![(HEADER, 16, NEXT, 1), (DATA, 8, INDIRECT_FLAG, 0)],
+        vec![(MEMORY_SIZE as u64 - 8, 16, INDIRECT_FLAG, 0)],
+        vec![(DATA, 0xffff_fff0, INDIRECT_FLAG, 0)],
+        vec![(HEADER, u32::MAX, NEXT, 1), (DATA, u32::MAX, NEXT | WRITE, 2), (STATUS, 1, WRITE, 0)],
+    ];
+    for chain in broken {
+        put_header(&driver, IN, 0);
+        driver.table(0, &chain);
+        let index = driver.used_index();
+        driver.offer(0);
+        driver.kick();
+        assert_eq!(driver.used(index), (0, 0), "{chain:x?}");
+        assert_eq!(status(&driver), UNTOUCHED, "{chain:x?}");
+    }
+    assert_eq!(request(&mut driver, IN, 0, &[(DATA, 512, true)]), (OK, 513), "and the next one works");
+}
+
+#[test]
+fn many_requests_take_turns() {
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    put_header(&driver, FLUSH, 0);
+    driver.chain(0, &[(HEADER, 16, false), (STATUS, 1, true)]);
+    (0..QUEUE_SIZE).for_each(|_| driver.offer(0));
+    assert!(driver.kick() > 1);
+    assert_eq!(driver.used_index(), QUEUE_SIZE);
+}
+
+/// One valid request: kind, sector, sectors, how to cut header, data and status, and whether by an indirect table.
+type Plan = (u32, u8, u8, Vec<u16>, bool);
+
+fn plan() -> impl Strategy<Value = Plan> {
+    (
+        prop_oneof![Just(IN), Just(OUT), Just(FLUSH), Just(GET_ID)],
+        0..SECTORS,
+        1..=SECTORS,
+        prop::collection::vec(1u16..600, 0..6),
+        any::<bool>(),
+    )
+}
+
+/// Cuts `length` bytes at `address` where `cuts` says.
+fn cut_up(address: u64, length: u32, cuts: &[u16], write: bool, segments: &mut Vec<(u64, u32, bool)>) {
+    let mut at = 0;
+    for cut in cuts.iter().map(|&cut| u32::from(cut)) {
+        if at + cut < length {
+            segments.push((address + u64::from(at), cut, write));
+            at += cut;
+        }
+    }
+    segments.push((address + u64::from(at), length - at, write));
+}
+
+proptest! {
+    /// Valid requests, cut into descriptors in any way, do to disk and memory what they say and nothing else.
+    #[test]
+    fn valid_requests_do_what_they_say(plans in prop::collection::vec(plan(), 1..40), fill: u8) {
+        let file = disk(SECTORS);
+        let mut driver = driver(&file, false);
+        let mut model = std::fs::read(file.as_path()).unwrap();
+        for (index, (kind, sector, count, cuts, indirect)) in (0u16..).zip(plans) {
+            let count = count.min(SECTORS - sector);
+            let length = match kind { IN | OUT => u32::from(count) * 512, GET_ID => 20, _ => 0 };
+            put_header(&driver, kind, sector.into());
+            let data = vec![fill.wrapping_add(index as u8); length as usize];
+            driver.memory.write_slice(&data, GuestAddress(DATA)).unwrap();
+            let mut segments = Vec::new();
+            cut_up(HEADER, 16, &cuts, false, &mut segments);
+            if length > 0 {
+                cut_up(DATA, length, &cuts, kind != OUT, &mut segments);
+            }
+            segments.push((STATUS, 1, true));
+            if indirect {
+                driver.indirect_chain(0, &segments);
+            } else {
+                driver.chain(0, &segments);
+            }
+            let mut before = driver.bytes(BUFFERS, MEMORY_SIZE - BUFFERS as usize);
+            driver.offer(0);
+            driver.kick();
+            let disk = usize::from(sector) * 512..usize::from(sector + count) * 512;
+            let written = match kind {
+                IN => {
+                    before[0x1000..][..length as usize].copy_from_slice(&model[disk]);
+                    length
+                }
+                OUT => {
+                    model[disk].copy_from_slice(&data);
+                    0
+                }
+                GET_ID => {
+                    before[0x1000..][..20].copy_from_slice(b"serial-0\0\0\0\0\0\0\0\0\0\0\0\0");
+                    20
+                }
+                _ => 0,
+            };
+            before[0x100] = OK;
+            prop_assert_eq!(driver.used_index(), index + 1);
+            prop_assert_eq!(driver.used(index), (0, written + 1));
+            prop_assert!(driver.bytes(BUFFERS, MEMORY_SIZE - BUFFERS as usize) == before, "memory differs");
+            prop_assert!(std::fs::read(file.as_path()).unwrap() == model, "disk differs");
+        }
+        prop_assert!(!driver.needs_reset());
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A correct driver, as far as a test lets it be.
+
+use vm_memory::{Bytes, GuestAddress};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use crate::devices::bus::BusDevice;
+use crate::devices::virtio::{VirtioDevice, VirtioMmio, VirtioWorker};
+use crate::memory::GuestMemory;
+
+pub(super) const MEMORY_SIZE: usize = 0x10_0000;
+pub(super) const QUEUE_SIZE: u16 = 32;
+/// Tables and rings are below; buffers are from here on.
+pub(super) const BUFFERS: u64 = 0x1_0000;
+const DESCRIPTORS: u64 = 0x1000;
+const AVAILABLE: u64 = 0x4000;
+const USED: u64 = 0x6000;
+/// Where indirect tables go.
+const INDIRECT: u64 = 0x8000;
+
+pub(super) const NEXT: u16 = 1;
+pub(super) const WRITE: u16 = 2;
+pub(super) const INDIRECT_FLAG: u16 = 4;
+
+/// One descriptor: address, length, flags, next.
+pub(super) type Descriptor = (u64, u32, u16, u16);
+
+pub(super) struct Driver {
+    pub(super) transport: VirtioMmio,
+    pub(super) worker: VirtioWorker,
+    pub(super) memory: GuestMemory,
+    pub(super) irq: EventFd,
+    available: u16,
+}
+
+impl Driver {
+    /// A device that nobody has touched.
+    pub(super) fn new(device: Box<dyn VirtioDevice>) -> Self {
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
+        let irq = EventFd::new(EFD_NONBLOCK).unwrap();
+        let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
+        Self { transport, worker, memory, irq, available: 0 }
+    }
+
+    /// A device that runs, all but `refused` of its features accepted.
+    pub(super) fn running(device: Box<dyn VirtioDevice>, refused: u64) -> Self {
+        let mut driver = Self::new(device);
+        driver.start(refused);
+        driver
+    }
+
+    pub(super) fn get(&mut self, register: u64) -> u32 {
+        let mut data = [0; 4];
+        self.transport.read(register, &mut data);
+        u32::from_le_bytes(data)
+    }
+
+    pub(super) fn set(&mut self, register: u64, value: u32) {
+        assert_eq!(self.transport.write(register, &value.to_le_bytes()), None);
+    }
+
+    pub(super) fn offered(&mut self) -> u64 {
+        self.set(0x14, 1);
+        let high = self.get(0x10);
+        self.set(0x14, 0);
+        u64::from(high) << 32 | u64::from(self.get(0x10))
+    }
+
+    pub(super) fn accept(&mut self, features: u64) {
+        for (select, half) in [(0, features as u32), (1, (features >> 32) as u32)] {
+            self.set(0x24, select);
+            self.set(0x20, half);
+        }
+    }
+
+    /// Describes queue 0 and says that it is ready.
+    pub(super) fn describe_queue(&mut self, size: u32, [descriptors, available, used]: [u64; 3]) {
+        self.set(0x30, 0);
+        self.set(0x38, size);
+        for (register, address) in [(0x80, descriptors), (0x90, available), (0xa0, used)] {
+            self.set(register, address as u32);
+            self.set(register + 4, (address >> 32) as u32);
+        }
+        self.set(0x44, 1);
+    }
+
+    /// From reset to `DRIVER_OK`.
+    pub(super) fn start(&mut self, refused: u64) {
+        for status in [0, 1, 3] {
+            self.set(0x70, status);
+        }
+        let features = self.offered() & !refused;
+        self.accept(features);
+        self.set(0x70, 11);
+        assert_eq!(self.get(0x70), 11, "features refused");
+        // Rings start empty.
+        self.memory.write_slice(&[0; 0x1000], GuestAddress(AVAILABLE)).unwrap();
+        self.memory.write_slice(&[0; 0x1000], GuestAddress(USED)).unwrap();
+        self.available = 0;
+        self.describe_queue(QUEUE_SIZE.into(), [DESCRIPTORS, AVAILABLE, USED]);
+        self.set(0x70, 15);
+        assert_eq!(self.get(0x70), 15);
+    }
+
+    pub(super) fn write_descriptor(&self, table: u64, index: u16, descriptor: Descriptor) {
+        let (address, length, flags, next) = descriptor;
+        let at = GuestAddress(table + 16 * u64::from(index));
+        self.memory
+            .write_obj(
+                u128::from(address) | u128::from(length) << 64 | u128::from(flags) << 96 | u128::from(next) << 112,
+                at,
+            )
+            .unwrap();
+    }
+
+    /// Puts descriptors into the table, from index `first` on, as given.
+    pub(super) fn table(&self, first: u16, descriptors: &[Descriptor]) {
+        for (index, descriptor) in (first..).zip(descriptors) {
+            self.write_descriptor(DESCRIPTORS, index, *descriptor);
+        }
+    }
+
+    /// Puts a chain of (address, length, device writes) into the table from index `first` on.
+    pub(super) fn chain(&self, first: u16, segments: &[(u64, u32, bool)]) {
+        for (index, &(address, length, write)) in (0..).zip(segments) {
+            let last = usize::from(index) + 1 == segments.len();
+            let flags = if write { WRITE } else { 0 } | if last { 0 } else { NEXT };
+            self.write_descriptor(DESCRIPTORS, first + index, (address, length, flags, first + index + 1));
+        }
+    }
+
+    /// The same in an indirect table, which descriptor `first` names.
+    pub(super) fn indirect_chain(&self, first: u16, segments: &[(u64, u32, bool)]) {
+        let table = INDIRECT + u64::from(first) * 0x400;
+        for (index, &(address, length, write)) in (0..).zip(segments) {
+            let last = usize::from(index) + 1 == segments.len();
+            let flags = if write { WRITE } else { 0 } | if last { 0 } else { NEXT };
+            self.write_descriptor(table, index, (address, length, flags, index + 1));
+        }
+        let length = 16 * u32::try_from(segments.len()).unwrap();
+        self.write_descriptor(DESCRIPTORS, first, (table, length, INDIRECT_FLAG, 0));
+    }
+
+    /// Offers the chain that starts at descriptor `head`.
+    pub(super) fn offer(&mut self, head: u16) {
+        let slot = AVAILABLE + 4 + 2 * u64::from(self.available % QUEUE_SIZE);
+        self.memory.write_obj(head, GuestAddress(slot)).unwrap();
+        self.available = self.available.wrapping_add(1);
+        self.memory.write_obj(self.available, GuestAddress(AVAILABLE + 2)).unwrap();
+    }
+
+    /// Sets the available ring's index to anything.
+    pub(super) fn set_available(&mut self, index: u16) {
+        self.memory.write_obj(index, GuestAddress(AVAILABLE + 2)).unwrap();
+    }
+
+    /// Notifies the device and lets it work until it has nothing left to do. Returns how many turns it took.
+    pub(super) fn kick(&mut self) -> usize {
+        self.set(0x50, 0);
+        let mut turns = 0;
+        while self.worker.serve(0) {
+            turns += 1;
+            assert!(turns < 1000, "the device does not come to an end");
+        }
+        turns
+    }
+
+    pub(super) fn used_index(&self) -> u16 {
+        self.memory.read_obj(GuestAddress(USED + 2)).unwrap()
+    }
+
+    /// Entry `index` of the used ring: head and bytes written.
+    pub(super) fn used(&self, index: u16) -> (u32, u32) {
+        let entry: u64 = self.memory.read_obj(GuestAddress(USED + 4 + 8 * u64::from(index % QUEUE_SIZE))).unwrap();
+        (entry as u32, (entry >> 32) as u32)
+    }
+
+    /// Offers one chain, lets the device do it and returns the bytes that it says it wrote.
+    pub(super) fn request(&mut self, segments: &[(u64, u32, bool)]) -> u32 {
+        self.chain(0, segments);
+        let before = self.used_index();
+        self.offer(0);
+        self.kick();
+        assert_eq!(self.used_index(), before.wrapping_add(1), "one request, one used entry");
+        let (head, written) = self.used(before);
+        assert_eq!(head, 0);
+        written
+    }
+
+    pub(super) fn needs_reset(&mut self) -> bool {
+        self.get(0x70) & 0x40 != 0
+    }
+
+    pub(super) fn bytes(&self, address: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.memory.read_slice(&mut bytes, GuestAddress(address)).unwrap();
+        bytes
+    }
+}
