@@ -49,15 +49,15 @@ Environment:
 pub struct Cli {
     #[command(subcommand)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
-    pub command: Command,
+    pub verb: Verb,
 }
 
 /// What to do.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Command {
+pub enum Verb {
     /// Start a VM and stay until it ends
     #[command(after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()))]
-    Run(Box<RunArgs>),
+    Run(RawConfig),
     /// Say whether this machine can run guests and, if not, what is missing
     Check(CheckArgs),
     /// Print the memory map and the hand-off that a VM would get
@@ -65,9 +65,6 @@ pub enum Command {
     /// Needs no KVM and starts nothing. Rows inside a range are indented below it; END is the address after the last byte.
     Map(MapArgs),
 }
-
-/// The arguments of `run`.
-pub type RunArgs = RawConfig;
 
 /// The arguments of `check`.
 #[derive(Debug, Clone, Args)]
@@ -146,7 +143,7 @@ mod tests {
             "flatboot run --kernel vmlinux --initramfs x.cpio --cmdline -x --cpus boot=8 --memory size=64G,hugepages=on \
              --disk path=root.img path=data.img,readonly=on --serial tty --console off --disk path=z",
         );
-        let Command::Run(run) = cli.unwrap().command else { panic!("not run") };
+        let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
         assert_eq!(run.disks, ["path=root.img", "path=data.img,readonly=on", "path=z"]);
         assert_eq!((run.shape.cpus.as_str(), run.cmdline.as_str()), ("boot=8", "-x"));
         assert!(!run.restart_on_reset);

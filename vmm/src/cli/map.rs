@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot map`: the memory map and the hand-off that a VM would get.
 
-use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use super::args::MapArgs;
 use crate::config::{ConfigError, CpuCount, InputFile, MemoryConfig};
+use crate::kernel::{Image, KernelError};
 use crate::memory::{AddressWidth, GpaRange, MemoryMap, MemoryPlan, PlanError};
 
 /// The address width of a processor that does not say.
@@ -23,7 +24,7 @@ pub enum MapError {
     Plan(#[from] PlanError),
     /// The kernel image is none.
     #[error(transparent)]
-    Kernel(Box<dyn Error + Send + Sync>),
+    Kernel(#[from] KernelError),
     /// The map cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
@@ -43,27 +44,25 @@ impl MapError {
     }
 }
 
-/// Prints the map to `out`. `kernel_range` says what guest memory an image takes: for its content, its bss and what it needs to
-/// decompress itself.
-pub fn run<E>(
+/// Prints the map to standard output.
+pub fn run(args: &MapArgs) -> Result<(), MapError> {
+    let inspect = |file: &InputFile| Ok(Image::inspect(file.path(), file.file())?.footprint());
+    write(args, inspect, &mut io::stdout().lock())
+}
+
+/// Writes the map to `out`; `footprint` says what guest memory a kernel image takes.
+fn write(
     args: &MapArgs,
-    kernel_range: impl FnOnce(&mut InputFile) -> Result<GpaRange, E>,
+    footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>,
     out: &mut impl Write,
-) -> Result<(), MapError>
-where
-    E: Into<Box<dyn Error + Send + Sync>>,
-{
+) -> Result<(), MapError> {
     let cpus = CpuCount::parse(&args.shape.cpus).map_err(ConfigError::from)?;
     let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
     let mut plan = MemoryPlan::new(&memory.plan_input(host_address_width()))?;
 
-    let kernel = args.kernel.as_deref().map(|path| InputFile::open("--kernel", path)).transpose();
-    let kernel = kernel.map_err(ConfigError::from)?;
-    let initramfs = args.initramfs.as_deref().map(|path| InputFile::open("--initramfs", path)).transpose();
-    let initramfs = initramfs.map_err(ConfigError::from)?;
-
-    let kernel = kernel.map(|mut image| kernel_range(&mut image)).transpose();
-    let kernel = kernel.map_err(|error| MapError::Kernel(error.into()))?;
+    let kernel = open("--kernel", args.kernel.as_deref())?;
+    let initramfs = open("--initramfs", args.initramfs.as_deref())?;
+    let kernel = kernel.as_ref().map(footprint).transpose()?;
     if let Some(range) = kernel {
         plan.check_kernel(range)?;
     }
@@ -73,6 +72,10 @@ where
         plan.mark_written(range);
     }
     print(&MemoryMap { plan: &plan, kernel, initramfs }, cpus, args.json, out).map_err(MapError::Output)
+}
+
+fn open(option: &'static str, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
+    Ok(path.map(|path| InputFile::open(option, path)).transpose()?)
 }
 
 fn print(map: &MemoryMap<'_>, cpus: CpuCount, json: bool, out: &mut impl Write) -> io::Result<()> {
@@ -113,7 +116,7 @@ mod tests {
 
     fn map(args: &MapArgs, kernel: GpaRange) -> Result<String, MapError> {
         let mut out = Vec::new();
-        run(args, |_| Ok::<_, io::Error>(kernel), &mut out)?;
+        write(args, |_| Ok(kernel), &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 

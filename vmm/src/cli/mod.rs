@@ -5,5 +5,5 @@ mod args;
 mod exit;
 pub mod map;
 
-pub use args::{CheckArgs, Cli, Command, MapArgs, NotACommand, RunArgs};
+pub use args::{CheckArgs, Cli, MapArgs, NotACommand, Verb};
 pub use exit::ExitStatus;
