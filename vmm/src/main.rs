@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let code = match cli.verb {
         Verb::Run(raw) => run::run(raw, zero).map(|ending| ending.exit_code()).map_err(|error| chain(&error)),
         Verb::Check(args) => Ok(check::report(args.json)),
-        Verb::Map(args) => map::run(args).map(|()| 0).map_err(|error| chain(&error)),
+        Verb::Map(args) => map::run(&args).map(|()| 0).map_err(|error| chain(&error)),
     };
     ExitCode::from(code.unwrap_or_else(|line| {
         eprintln!("flatboot: error: {line}");

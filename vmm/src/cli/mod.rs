@@ -1,2 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line: what a user types, before it is checked.
+//! The command line: commands, their help, and the statuses that they end with.
+
+mod args;
+mod exit;
+pub mod map;
+
+pub use args::{CheckArgs, Cli, MapArgs, NotACommand, Verb};
+pub use exit::ExitStatus;

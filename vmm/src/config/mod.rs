@@ -1,2 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of a VM: values that have been checked, and the syntax they are written in.
+//!
+//! [`RawConfig`] is what a user typed; [`Config`] is made from it by a conversion that consumes it, checks everything and opens
+//! every file, and that leaves no trace if anything is wrong.
+
+mod cmdline;
+mod convert;
+mod disk;
+mod error;
+mod file;
+mod memory;
+mod options;
+mod output;
+mod raw;
+mod serial;
+mod vcpus;
+
+use std::fs::File;
+use std::time::Duration;
+
+pub use cmdline::{Cmdline, CmdlineError};
+pub use disk::{DiskConfig, SECTOR_SIZE};
+pub use error::ConfigError;
+pub use file::{FileError, FileFault, InputFile};
+pub use memory::{MemoryConfig, Prefault};
+pub use options::{OptionError, Options, parse_size};
+pub use output::OutputFile;
+pub use raw::{RawConfig, ShapeArgs};
+pub use serial::SerialConfig;
+pub use vcpus::CpuCount;
+
+/// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
+///
+/// Output files are the exception that needs care: they are open, and so exist, but what they held is still there; see
+/// [`OutputFile`].
+#[derive(Debug)]
+pub struct Config {
+    /// The kernel image; its format is not looked at yet.
+    pub kernel: InputFile,
+    /// The initramfs.
+    pub initramfs: Option<InputFile>,
+    /// The kernel's command line, defaults included.
+    pub cmdline: Cmdline,
+    /// How many vCPUs.
+    pub cpus: CpuCount,
+    /// How much memory, and how the host backs it.
+    pub memory: MemoryConfig,
+    /// The disks, in the order in which the guest sees them; with the rng at most [`VIRTIO_SLOTS`](crate::layout::VIRTIO_SLOTS).
+    pub disks: Vec<DiskConfig>,
+    /// Where the guest's random bytes come from; no device without.
+    pub rng: Option<File>,
+    /// What the serial port is connected to.
+    pub serial: SerialConfig,
+    /// Where the timeline goes, as JSON.
+    pub timeline: Option<OutputFile>,
+    /// Whether a guest that resets starts again.
+    pub restart_on_reset: bool,
+    /// How long a guest may take to power off once asked.
+    pub shutdown_timeout: Duration,
+}

@@ -31,13 +31,13 @@ pub struct PlanInput {
 )]
 pub enum PlanError {
     #[error(
-        "memory size {size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
+        "--memory size={size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
     )]
     TooLarge { size: MemorySize, min: Size, max: Size, bits: u8 },
-    #[error("memory holes {holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
+    #[error("--memory holes={holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
     TooManyHoles { holes: u16 },
     #[error(
-        "memory holes {holes}: must be fewer than the whole sections of {:#} above 4 GiB, which are {sections}",
+        "--memory holes={holes}: must be fewer than the whole sections of {:#} above 4 GiB, which are {sections}",
         Size(SECTION_SIZE)
     )]
     TooFewSections { holes: u16, sections: u64 },

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands and their arguments.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+use super::exit::ExitStatus;
+use crate::config::{RawConfig, ShapeArgs};
+
+// No line of these is wider than 80 columns: clap would break it.
+const EXAMPLES: &str = "\
+Examples:
+  flatboot check
+      Can this machine run guests, and if not, what to do about it?
+
+  flatboot run --kernel vmlinux --initramfs init.cpio --memory size=64G
+      A 64 GiB guest, its serial console on this terminal.
+
+  flatboot run --kernel bzImage --cpus boot=8 --disk path=root.img \\
+           --cmdline 'root=/dev/vda rw' --timeline boot.json
+      A guest with 8 vCPUs and a raw disk; where its boot time went, as JSON.
+
+  flatboot map --memory size=256G,holes=3
+      The memory map and the hand-off that such a guest would get.
+";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  FLATBOOT_LOG  what to log to standard error: error, warn, info, debug or
+                trace, or a filter like flatboot::devices=debug [warn]
+";
+
+/// Boots Linux guests on KVM, in a time that does not grow with their memory
+///
+/// Options have Cloud Hypervisor's names and syntax: KEY=VALUE pairs joined by commas, a value with commas in double quotes.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = "flatboot",
+    bin_name = "flatboot",
+    version,
+    max_term_width = 110,
+    after_help = "See 'flatboot COMMAND --help' for options, units, defaults and examples.",
+    after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()),
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Verb {
+    /// Start a VM and stay until it ends
+    #[command(after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()))]
+    Run(RawConfig),
+    /// Say whether this machine can run guests and, if not, what is missing
+    Check(CheckArgs),
+    /// Print the memory map and the hand-off that a VM would get
+    ///
+    /// Needs no KVM and starts nothing. Rows inside a range are indented below it; END is the address after the last byte.
+    Map(MapArgs),
+}
+
+/// The arguments of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Print JSON instead of sentences
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `map`.
+#[derive(Debug, Clone, Args)]
+pub struct MapArgs {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub shape: ShapeArgs,
+
+    /// Kernel image: show where it goes
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+
+    /// Initial RAM file system: show where it goes; with --kernel
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    pub initramfs: Option<PathBuf>,
+
+    /// Print JSON instead of a table: addresses and sizes in bytes
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments that are no command: help or version were asked for, or they are wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotACommand {
+    /// Print this text to standard output and end well.
+    Answer(String),
+    /// Print this line to standard error and end with [`ExitStatus::Usage`].
+    Wrong(String),
+}
+
+impl Cli {
+    /// Takes the arguments of the process, the program's name first.
+    pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, NotACommand> {
+        Self::try_parse_from(arguments).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => NotACommand::Answer(error.render().to_string()),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                NotACommand::Wrong("a command is missing: must be run, check or map (see flatboot --help)".to_owned())
+            }
+            _ => NotACommand::Wrong(one_line(&error.render().to_string())),
+        })
+    }
+}
+
+/// The first paragraph of clap's message, as one line: what follows repeats the usage.
+fn one_line(message: &str) -> String {
+    let paragraph = message.split("\n\n").next().unwrap_or(message);
+    let words: Vec<_> = paragraph.trim_start_matches("error:").split_whitespace().collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, NotACommand> {
+        Cli::from_arguments(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn clap_finds_no_fault_with_the_definition() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_line_in_the_syntax_of_cloud_hypervisor() {
+        let cli = parse(
+            "flatboot run --kernel vmlinux --initramfs x.cpio --cmdline -x --cpus boot=8 --memory size=64G,hugepages=on \
+             --disk path=root.img path=data.img,readonly=on --serial tty --console off --disk path=z",
+        );
+        let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
+        assert_eq!(run.disks, ["path=root.img", "path=data.img,readonly=on", "path=z"]);
+        assert_eq!((run.shape.cpus.as_str(), run.cmdline.as_str()), ("boot=8", "-x"));
+        assert!(!run.restart_on_reset);
+    }
+
+    #[test]
+    fn wrong_arguments_get_one_line() {
+        for (line, expected) in [
+            ("flatboot", "a command is missing: must be run, check or map (see flatboot --help)"),
+            ("flatboot start", "unrecognized subcommand 'start'"),
+            ("flatboot run", "the following required arguments were not provided: --kernel <FILE>"),
+            ("flatboot run --kernel k --bios b", "unexpected argument '--bios' found"),
+            ("flatboot run --kernel k --kernel l", "the argument '--kernel <FILE>' cannot be used multiple times"),
+            ("flatboot check now", "unexpected argument 'now' found"),
+            (
+                "flatboot map --memory",
+                "a value is required for '--memory <size=SIZE[,KEY=VALUE]...>' but none was supplied",
+            ),
+            ("flatboot map --initramfs i", "the following required arguments were not provided: --kernel <FILE>"),
+        ] {
+            assert_eq!(parse(line).unwrap_err(), NotACommand::Wrong(expected.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_has_what_a_manual_page_has() {
+        for command in ["flatboot --help", "flatboot run --help"] {
+            let Err(NotACommand::Answer(help)) = parse(command) else { panic!("no help") };
+            for part in ["Usage:", "Examples:", "Exit status:", "Environment:", "6  the guest has not powered off"] {
+                assert!(help.contains(part), "{command}: {part}");
+            }
+        }
+        let version = format!("flatboot {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(parse("flatboot --version").unwrap_err(), NotACommand::Answer(version));
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How flatboot ends.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// The status that flatboot ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// What was asked for is done; a guest has powered off or reset.
+    Done = 0,
+    /// What was asked for is impossible: a file, this host, an image.
+    Error = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The guest's kernel has panicked.
+    Panic = 3,
+    /// A vCPU has met a triple fault.
+    TripleFault = 4,
+    /// KVM has failed to run the guest.
+    Kvm = 5,
+    /// The guest was asked to power off and has not in time.
+    Timeout = 6,
+}
+
+impl ExitStatus {
+    /// Every status, by number.
+    pub const ALL: [Self; 7] =
+        [Self::Done, Self::Error, Self::Usage, Self::Panic, Self::TripleFault, Self::Kvm, Self::Timeout];
+
+    /// What it means, for the help.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "the guest has powered off or reset; check: guests can run; map: printed",
+            Self::Error => "error: a file, an image or this host will not do",
+            Self::Usage => "the command line is wrong",
+            Self::Panic => "the guest's kernel has panicked",
+            Self::TripleFault => "a vCPU has met a triple fault",
+            Self::Kvm => "KVM has failed to run the guest",
+            Self::Timeout => "the guest has not powered off within --shutdown-timeout and was ended",
+        }
+    }
+
+    /// The part of the help that lists them.
+    pub(super) fn help() -> String {
+        Self::ALL.iter().fold("Exit status:\n".to_owned(), |mut help, status| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(help, "  {}  {}", *status as u8, status.meaning());
+            help
+        })
+    }
+}
+
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        Self::from(status as u8)
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's command line.
+
+use std::fmt;
+
+/// What is wrong with a kernel command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CmdlineError {
+    /// More than the kernel copies.
+    #[error(
+        "--cmdline: {length} bytes with flatboot's defaults: must be at most {} (the kernel's COMMAND_LINE_SIZE)",
+        Cmdline::MAX_LENGTH
+    )]
+    TooLong {
+        /// Bytes, defaults included.
+        length: usize,
+    },
+    /// A byte that no parameter has.
+    #[error("--cmdline: has byte {byte:#04x} at {position}: must be printable ASCII, spaces and tabs")]
+    Byte {
+        /// The byte.
+        byte: u8,
+        /// How many are before it.
+        position: usize,
+    },
+}
+
+/// A kernel command line, flatboot's defaults included: printable ASCII, spaces and tabs, at most [`Cmdline::MAX_LENGTH`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cmdline(String);
+
+/// What every guest gets unless the user names the same parameter.
+const DEFAULTS: [&str; 2] = [
+    // A VM above 4 GiB would zero a 64 MiB bounce buffer that none of our devices uses.
+    "swiotlb=noforce",
+    // The kernel's own delays write to port 0x80, where boot marks go.
+    "io_delay=none",
+];
+const CONSOLE: &str = "console=ttyS0";
+
+impl Cmdline {
+    /// Bytes that x86 kernels take, without the terminating zero (`COMMAND_LINE_SIZE` in `arch/x86/include/asm/setup.h`).
+    pub const MAX_LENGTH: usize = 2047;
+
+    /// The user's parameters after flatboot's defaults; `console` says whether the kernel's messages go to the serial port.
+    pub fn new(user: &str, console: bool) -> Result<Self, CmdlineError> {
+        if let Some((position, byte)) = user.bytes().enumerate().find(|(_, byte)| !matches!(byte, b' '..=b'~' | b'\t'))
+        {
+            return Err(CmdlineError::Byte { byte, position });
+        }
+
+        // In front, because what follows a "--" is for init.
+        let given = parameter_names(user);
+        let defaults = console.then_some(CONSOLE).into_iter().chain(DEFAULTS);
+        let mut words: Vec<_> = defaults.filter(|word| !given.contains(&name(word))).collect();
+        words.extend(Some(user.trim()).filter(|user| !user.is_empty()));
+        let text = words.join(" ");
+
+        let length = text.len();
+        if length > Self::MAX_LENGTH { Err(CmdlineError::TooLong { length }) } else { Ok(Self(text)) }
+    }
+
+    /// The text, without a terminating zero.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text and a terminating zero, as the guest finds it.
+    #[must_use]
+    pub fn to_bytes_with_nul(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.0.len() + 1);
+        bytes.extend_from_slice(self.0.as_bytes());
+        bytes.push(0);
+        bytes
+    }
+}
+
+impl fmt::Display for Cmdline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The names of the kernel's parameters: of the words (`next_arg()` in `lib/cmdline.c`: double quotes hold spaces) before a `--`.
+fn parameter_names(cmdline: &str) -> Vec<String> {
+    let mut quoted = false;
+    let words = cmdline.split(|character: char| {
+        quoted ^= character == '"';
+        !quoted && character.is_ascii_whitespace()
+    });
+    words.take_while(|word| *word != "--").map(name).collect()
+}
+
+/// A parameter's name; the kernel takes `-` for `_`.
+fn name(word: &str) -> String {
+    let word = word.trim_start_matches('"');
+    word.split_once('=').map_or(word, |(name, _)| name).replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cmdline(user: &str, console: bool) -> String {
+        Cmdline::new(user, console).unwrap().to_string()
+    }
+
+    #[test]
+    fn defaults_come_first_unless_the_user_names_them() {
+        for (user, console, expected) in [
+            ("", false, "swiotlb=noforce io_delay=none"),
+            ("quiet", true, "console=ttyS0 swiotlb=noforce io_delay=none quiet"),
+            ("\tquiet  ro ", false, "swiotlb=noforce io_delay=none quiet  ro"),
+            ("console=tty0", true, "swiotlb=noforce io_delay=none console=tty0"),
+            ("swiotlb=force io-delay=udelay", true, "console=ttyS0 swiotlb=force io-delay=udelay"),
+            ("a=\"b io_delay=x\" \"swiotlb=1\"", false, "io_delay=none a=\"b io_delay=x\" \"swiotlb=1\""),
+            ("-- io_delay=x", false, "swiotlb=noforce io_delay=none -- io_delay=x"),
+            ("xio_delay=1 io_delayed", false, "swiotlb=noforce io_delay=none xio_delay=1 io_delayed"),
+        ] {
+            assert_eq!(cmdline(user, console), expected);
+        }
+    }
+
+    #[test]
+    fn the_length_counts_the_defaults() {
+        let defaults = cmdline("", true).len() + 1;
+        let fits = "x".repeat(Cmdline::MAX_LENGTH - defaults);
+        assert_eq!(Cmdline::new(&fits, true).unwrap().to_bytes_with_nul().len(), 2048);
+        let error = Cmdline::new(&format!("{fits}x"), true).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--cmdline: 2048 bytes with flatboot's defaults: must be at most 2047 (the kernel's COMMAND_LINE_SIZE)"
+        );
+    }
+
+    #[test]
+    fn only_printable_ascii() {
+        for (user, byte, position) in [("a\nb", 0x0a, 1), ("ab\0", 0, 2), ("é", 0xc3, 0), ("\x7f", 0x7f, 0)] {
+            let error = Cmdline::new(user, false).unwrap_err();
+            assert_eq!(error, CmdlineError::Byte { byte, position });
+        }
+        assert_eq!(
+            Cmdline::new("a\nb", false).unwrap_err().to_string(),
+            "--cmdline: has byte 0x0a at 1: must be printable ASCII, spaces and tabs"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was typed to what is valid: first the texts, then the files to read, last the files to write.
+
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Config;
+use super::cmdline::Cmdline;
+use super::disk::DiskOption;
+use super::error::ConfigError;
+use super::file::{FileFault, InputFile, identity, kind};
+use super::memory::MemoryConfig;
+use super::options::{OptionError, Options, parse_number};
+use super::output::OutputFile;
+use super::raw::RawConfig;
+use super::serial::{SerialConfig, SerialOption, check_console};
+use super::vcpus::CpuCount;
+use crate::layout::VIRTIO_SLOTS;
+
+/// Most disks: one virtio slot is the random number generator's.
+const MAX_DISKS: usize = VIRTIO_SLOTS - 1;
+/// A day: longer is a mistake.
+const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
+
+impl TryFrom<RawConfig> for Config {
+    type Error = ConfigError;
+
+    fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
+        // A command line that is wrong is wrong whatever files there are.
+        let cpus = CpuCount::parse(&raw.shape.cpus)?;
+        let memory = MemoryConfig::parse(&raw.shape.memory)?;
+        let disks = parse_disks(&raw.disks)?;
+        let rng = parse_rng(&raw.rng)?;
+        check_console(&raw.console)?;
+        let serial = SerialOption::parse(&raw.serial)?;
+        let cmdline = Cmdline::new(&raw.cmdline, serial.is_console())?;
+        let shutdown_timeout = parse_shutdown_timeout(&raw.shutdown_timeout)?;
+
+        let kernel = InputFile::open("--kernel", &raw.kernel)?;
+        let initramfs = raw.initramfs.map(|path| InputFile::open("--initramfs", &path)).transpose()?;
+        let disks = disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
+        let rng = rng.map(|path| open_rng(&path)).transpose()?;
+
+        // Last, because opening creates them; an error from here on removes them again as they are dropped.
+        let serial = serial.open()?;
+        let timeline = raw.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
+
+        let restart_on_reset = raw.restart_on_reset;
+        let config = Self {
+            kernel,
+            initramfs,
+            cmdline,
+            cpus,
+            memory,
+            disks,
+            rng,
+            serial,
+            timeline,
+            restart_on_reset,
+            shutdown_timeout,
+        };
+        check_files_are_distinct(&config)?;
+        Ok(config)
+    }
+}
+
+fn parse_disks(texts: &[String]) -> Result<Vec<DiskOption>, OptionError> {
+    let count = texts.len();
+    if count > MAX_DISKS {
+        return Err(OptionError::TooMany { option: "--disk", count, max: MAX_DISKS });
+    }
+    texts.iter().map(|text| DiskOption::parse(text)).collect()
+}
+
+fn parse_rng(text: &str) -> Result<Option<PathBuf>, OptionError> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let options = Options::parse("--rng", text, &["src"])?;
+    let path = options.get("src").ok_or(OptionError::Missing { option: "--rng", keys: "src=FILE" })?;
+    Ok(Some(path.into()))
+}
+
+fn open_rng(path: &Path) -> Result<File, ConfigError> {
+    let open = || {
+        // Opening a pipe would wait for a writer, so look first.
+        let file_type = path.metadata().map_err(FileFault::reading)?.file_type();
+        if !file_type.is_char_device() && !file_type.is_file() {
+            return Err(FileFault::Kind { found: kind(file_type), must: "a character device or a regular file" });
+        }
+        File::open(path).map_err(FileFault::reading)
+    };
+    open().map_err(|fault| fault.of("--rng", path).into())
+}
+
+fn parse_shutdown_timeout(text: &str) -> Result<Duration, OptionError> {
+    let seconds = parse_number(text).filter(|seconds| *seconds <= MAX_SHUTDOWN_TIMEOUT);
+    seconds.map(Duration::from_secs).ok_or_else(|| OptionError::Word {
+        option: "--shutdown-timeout",
+        value: text.to_owned(),
+        must: format!("must be a number of seconds, at most {MAX_SHUTDOWN_TIMEOUT}"),
+    })
+}
+
+/// One use of a file.
+struct Use<'a> {
+    option: &'static str,
+    path: &'a Path,
+    file: &'a File,
+    written: bool,
+}
+
+/// A file that is written to, by the guest or by flatboot, has no other use: one of the two would destroy the other.
+fn check_files_are_distinct(config: &Config) -> Result<(), ConfigError> {
+    let mut seen: Vec<(&'static str, (u64, u64), bool)> = Vec::new();
+    for Use { option, path, file, written } in uses(config) {
+        let fault = |fault: FileFault| fault.of(option, path);
+        let Some(this) = identity(file).map_err(|error| fault(FileFault::Io(error)))? else { continue };
+        let earlier = seen.iter().find(|(_, other, other_written)| *other == this && (written || *other_written));
+        if let Some(&(other, ..)) = earlier {
+            return Err(fault(FileFault::Shared { other }).into());
+        }
+        seen.push((option, this, written));
+    }
+    Ok(())
+}
+
+fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
+    let kernel = [("--kernel", &config.kernel)].into_iter();
+    let inputs = kernel.chain(config.initramfs.iter().map(|initramfs| ("--initramfs", initramfs)));
+    let inputs = inputs.map(|(option, input)| Use { option, path: input.path(), file: input.file(), written: false });
+    let disks = config.disks.iter().map(|disk| Use {
+        option: "--disk",
+        path: disk.path(),
+        file: disk.file(),
+        written: !disk.readonly(),
+    });
+    let serial = match &config.serial {
+        SerialConfig::File(output) => Some(output),
+        _ => None,
+    };
+    let outputs = serial.into_iter().chain(&config.timeline).filter_map(|output| {
+        Some(Use { option: output.option(), path: output.path(), file: output.file()?, written: true })
+    });
+    inputs.chain(disks).chain(outputs)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Disks.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::error::ConfigError;
+use super::file::{FileError, FileFault, kind};
+use super::options::{OptionError, Options};
+
+const OPTION: &str = "--disk";
+
+/// Bytes of a virtio block sector: disks are whole numbers of them.
+pub const SECTOR_SIZE: u64 = 512;
+
+/// A disk whose file is still to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DiskOption {
+    path: PathBuf,
+    readonly: bool,
+}
+
+/// A raw disk: a regular file or block device of whole sectors, not empty, open.
+#[derive(Debug)]
+pub struct DiskConfig {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    readonly: bool,
+}
+
+impl DiskOption {
+    /// Takes the text of one `--disk`.
+    pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
+        let options = Options::parse(OPTION, text, &["path", "readonly"])?;
+        let path = options.get("path").ok_or(OptionError::Missing { option: OPTION, keys: "path=FILE" })?;
+        Ok(Self { path: path.into(), readonly: options.switch("readonly", false)? })
+    }
+
+    /// Opens it, for reading only if so asked.
+    pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
+        match open(&self.path, self.readonly) {
+            Ok((file, length)) => Ok(DiskConfig { path: self.path, file, length, readonly: self.readonly }),
+            Err(fault) => Err(FileError { option: OPTION, path: self.path, fault }.into()),
+        }
+    }
+}
+
+fn open(path: &Path, readonly: bool) -> Result<(File, u64), FileFault> {
+    // Opening a pipe would wait for its other end, so look first.
+    let file_type = path.metadata().map_err(FileFault::reading)?.file_type();
+    if !file_type.is_file() && !file_type.is_block_device() {
+        return Err(FileFault::Kind { found: kind(file_type), must: "a regular file or a block device" });
+    }
+    // Readable first: a file that is neither must not be answered with "use readonly=on".
+    let mut file = File::open(path).map_err(FileFault::reading)?;
+    if !readonly {
+        file = OpenOptions::new().read(true).write(true).open(path).map_err(writing)?;
+    }
+    // Metadata knows no length of a block device.
+    let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end)).map_err(FileFault::Io)?;
+    match length {
+        0 => Err(FileFault::Empty),
+        _ if !length.is_multiple_of(SECTOR_SIZE) => Err(FileFault::Length { length, multiple: SECTOR_SIZE }),
+        _ => Ok((file, length)),
+    }
+}
+
+fn writing(error: io::Error) -> FileFault {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileFault::ReadOnlyDisk,
+        _ => FileFault::Io(error),
+    }
+}
+
+impl DiskConfig {
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives up the configuration for the open file.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Bytes in it: a multiple of [`SECTOR_SIZE`], not 0.
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether the guest may only read it.
+    #[must_use]
+    pub const fn readonly(&self) -> bool {
+        self.readonly
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that a VM writes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::file::{FileError, FileFault, kind};
+
+/// A file to write to, open, with what it held before still in it.
+///
+/// [`commit`](Self::commit) empties it and hands it over. Until then nothing is lost: dropping it removes the file if opening
+/// has created it. So a VM that turns out to be impossible leaves no trace, provided that the process returns from `main`.
+#[derive(Debug)]
+pub struct OutputFile {
+    option: &'static str,
+    path: PathBuf,
+    /// None once it is committed.
+    file: Option<File>,
+    created: bool,
+}
+
+impl OutputFile {
+    /// Opens or creates the file that `option` names: a regular file, a character device or a pipe that someone reads.
+    pub fn open(option: &'static str, path: &Path) -> Result<Self, FileError> {
+        let output = |(file, created)| Self { option, path: path.to_owned(), file: Some(file), created };
+        open(path).map(output).map_err(|fault| fault.of(option, path))
+    }
+
+    /// The option that names it, with its dashes.
+    #[must_use]
+    pub const fn option(&self) -> &'static str {
+        self.option
+    }
+
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file; none is left only while [`commit`](Self::commit) takes it.
+    pub(super) const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Empties it (a device or a pipe has nothing to empty) and hands it over, to be kept.
+    pub fn commit(mut self) -> Result<File, FileError> {
+        let empty = |file: &File| if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
+        match self.file.take() {
+            Some(file) => match empty(&file) {
+                Ok(()) => Ok(file),
+                Err(error) => {
+                    self.file = Some(file);
+                    Err(FileFault::Io(error).of(self.option, &self.path))
+                }
+            },
+            // Only this function takes the file, and it consumes the rest.
+            None => Err(FileFault::Missing.of(self.option, &self.path)),
+        }
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if self.file.is_some() && self.created {
+            // Nobody is left to tell, and the error that led here is about to be told.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The file, and whether this has created it.
+fn open(path: &Path) -> Result<(File, bool), FileFault> {
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => return Ok((file, true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // Of a directory that may not be written to, an existing file still may be.
+        Err(_) if path.exists() => {}
+        Err(error) => return Err(FileFault::NotCreated(error.kind())),
+    }
+    let file_type = path.metadata().map_err(FileFault::reading)?.file_type();
+    if file_type.is_fifo() {
+        return open_pipe(path).map(|file| (file, false));
+    }
+    if !file_type.is_file() && !file_type.is_char_device() {
+        let must = "a regular file, a character device or a pipe";
+        return Err(FileFault::Kind { found: kind(file_type), must });
+    }
+    let file = OpenOptions::new().write(true).open(path).map_err(writing)?;
+    Ok((file, false))
+}
+
+/// Opening a pipe for writing waits for a reader. The first, non-blocking attempt fails instead; while it is held, the pipe
+/// has a reader and the second one does not wait.
+fn open_pipe(path: &Path) -> Result<File, FileFault> {
+    let probe = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let _held = probe.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => FileFault::NoReader,
+        _ => writing(error),
+    })?;
+    OpenOptions::new().write(true).open(path).map_err(writing)
+}
+
+fn writing(error: io::Error) -> FileFault {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileFault::Unwritable,
+        _ => FileFault::Io(error),
+    }
+}

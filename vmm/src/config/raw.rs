@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a user types: texts that nobody has looked at, and the help for each.
+#![expect(clippy::doc_markdown, reason = "the options' comments are the text of the help")]
+
+use std::path::PathBuf;
+
+/// The options that give a VM its shape.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ShapeArgs {
+    /// Virtual CPUs: boot=N, 1 to 255
+    #[arg(long, value_name = "boot=N", default_value = "boot=1")]
+    pub cpus: String,
+
+    /// Guest memory: size=SIZE and how the host backs it
+    ///
+    /// SIZE is a number of bytes, with K, M, G or T after it for 2^10, 2^20,
+    /// 2^30 or 2^40 of them: at least 64M, a multiple of 1M, at most what the
+    /// processor's physical addresses have room for. Host memory is used
+    /// only for what the guest touches.
+    ///
+    ///   hugepages=on|off     from the host's reserved 2M pages [off]
+    ///   shared=on|off        in a memfd, not in anonymous memory [off]
+    ///   thp=on|off           ask for transparent huge pages [on]
+    ///   prefault=off|arenas  back the memmap before the guest runs [off]
+    ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
+    ///                        apart, to study such maps [0]
+    #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", default_value = "size=512M", verbatim_doc_comment)]
+    pub memory: String,
+}
+
+/// A VM, as typed.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RawConfig {
+    /// Kernel image: an uncompressed ELF vmlinux (starts sooner) or a bzImage
+    #[arg(long, value_name = "FILE")]
+    pub kernel: PathBuf,
+
+    /// Initial RAM file system, handed to the kernel as it is
+    #[arg(long, value_name = "FILE")]
+    pub initramfs: Option<PathBuf>,
+
+    /// Kernel command line
+    ///
+    /// flatboot puts console=ttyS0 (with --serial tty or file), swiotlb=noforce and io_delay=none in front, each unless TEXT
+    /// names the same parameter. At most 2047 bytes with them.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    pub cmdline: String,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub shape: ShapeArgs,
+
+    /// Raw disk, a file or a block device of whole 512-byte sectors; may be given 13 times
+    ///
+    /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off].
+    #[arg(long = "disk", value_name = "path=FILE[,readonly=on|off]", num_args = 1..)]
+    pub disks: Vec<String>,
+
+    /// Source of the guest's random bytes (virtio-rng), or off for no such device
+    #[arg(long, value_name = "src=FILE|off", default_value = "src=/dev/urandom")]
+    pub rng: String,
+
+    /// Serial port: the terminal, a file, a sink, or no port
+    #[arg(long, value_name = "tty|file=FILE|null|off", default_value = "tty")]
+    pub serial: String,
+
+    /// Virtio console: there is none, so off and null are all it can be
+    #[arg(long, value_name = "off|null", default_value = "off")]
+    pub console: String,
+
+    /// Write the boot timeline to FILE as JSON: every mark, in nanoseconds since flatboot's exec
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+
+    /// Start the VM again when the guest resets, instead of ending
+    #[arg(long)]
+    pub restart_on_reset: bool,
+
+    /// How long a guest may take to power off after SIGTERM or SIGINT, before it is ended
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    pub shutdown_timeout: String,
+}

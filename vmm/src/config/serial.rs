@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the serial port is connected to.
+
+use std::path::PathBuf;
+
+use super::file::FileError;
+use super::options::OptionError;
+use super::output::OutputFile;
+
+/// What the serial port is connected to.
+#[derive(Debug)]
+pub enum SerialConfig {
+    /// The terminal, or whatever standard input and output are.
+    Tty,
+    /// A file that takes what the guest writes.
+    File(OutputFile),
+    /// Nothing: the port is there, what the guest writes is dropped.
+    Null,
+    /// There is no port.
+    Off,
+}
+
+/// The same, with the file still to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SerialOption {
+    Tty,
+    File(PathBuf),
+    Null,
+    Off,
+}
+
+impl SerialOption {
+    /// Takes the text of `--serial`.
+    pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "tty" => Ok(Self::Tty),
+            "null" => Ok(Self::Null),
+            "off" => Ok(Self::Off),
+            _ => match text.strip_prefix("file=") {
+                Some(path) if !path.is_empty() => Ok(Self::File(path.into())),
+                _ => Err(word("--serial", text, "must be tty, file=FILE, null or off")),
+            },
+        }
+    }
+
+    /// Whether a kernel's messages go anywhere through it.
+    pub(super) fn is_console(&self) -> bool {
+        matches!(self, Self::Tty | Self::File(_))
+    }
+
+    pub(super) fn open(self) -> Result<SerialConfig, FileError> {
+        Ok(match self {
+            Self::Tty => SerialConfig::Tty,
+            Self::File(path) => SerialConfig::File(OutputFile::open("--serial", &path)?),
+            Self::Null => SerialConfig::Null,
+            Self::Off => SerialConfig::Off,
+        })
+    }
+}
+
+/// Checks the text of `--console`: there is no virtio console, so nothing but its absence can be asked for.
+pub(super) fn check_console(text: &str) -> Result<(), OptionError> {
+    match text {
+        "off" | "null" => Ok(()),
+        _ => Err(word("--console", text, "must be off or null, flatboot has only the serial console (--serial)")),
+    }
+}
+
+fn word(option: &'static str, value: &str, must: &str) -> OptionError {
+    OptionError::Word { option, value: value.to_owned(), must: must.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_serial_and_console() {
+        assert_eq!(SerialOption::parse("tty"), Ok(SerialOption::Tty));
+        assert_eq!(SerialOption::parse("file=a=b,c"), Ok(SerialOption::File("a=b,c".into())));
+        for text in ["", "file", "file=", "pty", "TTY"] {
+            let error = SerialOption::parse(text).unwrap_err().to_string();
+            assert_eq!(error, format!("--serial {text}: must be tty, file=FILE, null or off"));
+        }
+        assert_eq!(check_console("null"), Ok(()));
+        assert_eq!(
+            check_console("tty").unwrap_err().to_string(),
+            "--console tty: must be off or null, flatboot has only the serial console (--serial)"
+        );
+    }
+}

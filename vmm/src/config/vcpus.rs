@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How many vCPUs.
+
+use std::fmt;
+
+use super::options::{OptionError, Options, parse_number};
+
+/// How many vCPUs a VM has: 1 to 255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CpuCount(u8);
+
+impl CpuCount {
+    /// The number, 1 to 255.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Takes the text of `--cpus`.
+    pub fn parse(text: &str) -> Result<Self, OptionError> {
+        let options = Options::parse("--cpus", text, &["boot"])?;
+        let count = options.value("boot", |value| {
+            parse_number(value)
+                .and_then(|number| u8::try_from(number).ok())
+                .and_then(|number| Self::try_from(number).ok())
+                .ok_or("must be a number of vCPUs, 1 to 255")
+        })?;
+        count.ok_or(OptionError::Missing { option: "--cpus", keys: "boot=N" })
+    }
+}
+
+impl TryFrom<u8> for CpuCount {
+    /// The number that is none of 1 to 255.
+    type Error = u8;
+
+    fn try_from(number: u8) -> Result<Self, u8> {
+        if number == 0 { Err(number) } else { Ok(Self(number)) }
+    }
+}
+
+impl fmt::Display for CpuCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_to_255() {
+        for (text, count) in [("boot=1", 1), ("boot=255", 255)] {
+            assert_eq!(CpuCount::parse(text).map(CpuCount::get), Ok(count));
+        }
+        for value in ["0", "256", "-1", "4.0", "four", "18446744073709551617"] {
+            assert_eq!(
+                CpuCount::parse(&format!("boot={value}")).unwrap_err().to_string(),
+                format!("--cpus boot={value}: must be a number of vCPUs, 1 to 255")
+            );
+        }
+        assert_eq!(
+            CpuCount::parse("max=4").unwrap_err().to_string(),
+            "--cpus max=4: there is no key max: must be one of boot"
+        );
+        assert_eq!(
+            CpuCount::parse("4").unwrap_err().to_string(),
+            "--cpus 4: must be written KEY=VALUE; the keys are boot"
+        );
+    }
+}
