@@ -1,2 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VM tests and boot-time measurements.
+//! VM tests and boot-time measurements, on real KVM or on the emulated KVM host.
+//!
+//! A test or a measurement goes through the [`Door`]: it runs a program directly where `/dev/kvm` can run ordinary
+//! guests, and in the [emulated host](host) where it cannot, at the same paths and with the same exit code.
+//!
+//! ```no_run
+//! use flatboot_bench::{Command, Door, HostOptions};
+//!
+//! let door = Door::open(None)?;
+//! let outcome = door.run(&HostOptions::default(), &Command::new("/usr/bin/true"))?;
+//! assert_eq!(outcome.code, 0);
+//! # Ok::<(), flatboot_bench::Error>(())
+//! ```
+
+pub mod artifact;
+pub mod command;
+pub mod cpio;
+pub mod direct;
+pub mod door;
+pub mod host;
+pub mod initramfs;
+pub mod wire;
+
+pub use command::{Command, Finish, Outcome, Stdin, Streams};
+pub use door::{Door, Error, Kvm, Session};
+pub use host::{HostOptions, HostSession};

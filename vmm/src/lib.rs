@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! flatboot: a VMM on KVM for guests whose boot time does not grow with their memory.
 
+pub mod acpi;
+pub mod bits;
 pub mod cli;
 pub mod config;
+pub mod cpu;
 pub mod devices;
+pub mod ending;
+pub mod events;
+pub mod kernel;
 pub mod layout;
 pub mod memory;
+pub mod probe;
+pub mod signals;
+pub mod timeline;
+pub mod vcpu;
+pub mod vm;

@@ -1,7 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory hand-off between VMM, firmware and guest kernel.
+//! The memory hand-off between VMM, firmware and guest kernel: one contract, defined once.
+//!
+//! Whoever starts a guest describes its RAM in a [table](wire): [`Region`]s, the units in which the kernel fills its
+//! memmap in parallel, and [`Arena`]s, room that is set aside for the memmap itself. The kernel trusts none of it; the
+//! [rules](TableError) are the same on both sides, and [`c_header`] writes them down for C.
+//!
+//! ```
+//! use flatboot_handoff::{Region, RegionFlags, SECTION_SIZE, Table, encode, encoded_len};
+//!
+//! let regions = [Region { base: 1 << 32, length: 8 * SECTION_SIZE, node: 0, flags: RegionFlags::ZEROED }];
+//! let mut bytes = [0; encoded_len(1, 0)];
+//! encode(&regions, &[], &mut bytes)?;
+//!
+//! let table = Table::parse(&bytes)?;
+//! assert!(table.regions().eq(regions));
+//! # Ok::<(), flatboot_handoff::TableError>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// Bytes in a memory section on x86-64 (`SECTION_SIZE_BITS` 27 in `arch/x86/include/asm/sparsemem.h`).
-pub const SECTION_SIZE: u64 = 1 << 27;
+pub mod c_header;
+mod crc32c;
+mod encode;
+mod entry;
+mod error;
+pub mod marks;
+mod parse;
+mod rules;
+pub mod wire;
+
+pub use encode::{encode, encoded_len};
+pub use entry::{Arena, ArenaFlags, Region, RegionFlags};
+pub use error::{Entry, TableError};
+pub use parse::{Arenas, Regions, Table};
+
+/// Bytes in a memory section on x86-64 (`SECTION_SIZE_BITS` in `arch/x86/include/asm/sparsemem.h`).
+pub const SECTION_SIZE: u64 = 1 << SECTION_SHIFT;
+/// Base-2 logarithm of [`SECTION_SIZE`].
+pub const SECTION_SHIFT: u32 = 27;
+/// Bytes in a page: the alignment of a ragged region.
+pub const PAGE_SIZE: u64 = 1 << 12;
+/// Base and length of an arena are multiples of this: one huge page, which also is the memmap of one section.
+pub const ARENA_ALIGN: u64 = 1 << 21;
+/// No region ends above this: the widest physical address that x86-64 defines.
+pub const ADDRESS_END: u64 = 1 << 52;
+/// Most regions in a table.
+pub const MAX_REGIONS: usize = 4096;
+/// Most arenas in a table.
+pub const MAX_ARENAS: usize = 4096;
+/// `type` of the boot protocol's `struct setup_data` node whose payload is a table: "PAMM" in memory order.
+pub const SETUP_DATA_TYPE: u32 = 0x4d4d_4150;
+/// Kernel parameter that gives the GPA of a table in hexadecimal: `memmap_handoff=0x30010`.
+pub const KERNEL_PARAMETER: &str = "memmap_handoff";

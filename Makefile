@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front door: each target says what it runs; the work is done by cargo, guest-kernel/build.sh and flatboot-bench.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+MEMORY ?= 1G
+CPUS   ?= 2
+KEEP   ?= 0
+
+CACHE  := $(or $(FLATBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flatboot)
+BIN    := target/x86_64-unknown-linux-gnu/release
+BENCH  := $(BIN)/flatboot-bench
+DENY   := $(CACHE)/tools/bin/cargo-deny
+DENY_VERSION := 0.20.2
+
+.PHONY: help boot test check unit vm build kernel shell measure clean toolchain deny
+
+help: ## this list
+	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@echo
+	@echo 'Missing Debian packages are installed by name; builds are cached in $(CACHE).'
+	@echo 'Where /dev/kvm cannot run ordinary guests, VMs run in an emulated KVM host; FLATBOOT_KVM=real|emulated overrides.'
+
+boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1
+	@benches/packages.sh kernel rootfs
+	@$(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(KEEP)),--keep)
+
+test: check unit vm ## everything: style, units and properties, then VMs
+
+check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellcheck, checkpatch; no KVM needed
+	@benches/packages.sh check kernel
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	$(DENY) --offline --log-level error check bans licenses sources
+	git ls-files '*.sh' .ci/run | xargs shellcheck
+	guest-kernel/check.sh
+
+unit: toolchain ## unit and property tests; no KVM needed
+	cargo test --quiet --workspace --lib --bins --examples --test properties --test rules --test documentation --test cli
+	cargo test --quiet --workspace --doc
+
+vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables
+	@benches/packages.sh kernel
+	cargo test --quiet --release -p flatboot-bench --test host --test vm
+
+build: toolchain ## flatboot and flatboot-bench
+	@benches/packages.sh host
+	@echo '==> building flatboot and flatboot-bench'
+	@cargo build --release --workspace
+
+kernel: ## the patched guest kernel: vmlinux and bzImage
+	@benches/packages.sh kernel
+	@guest-kernel/build.sh guest
+
+shell: build ## a shell in the emulated KVM host
+	@benches/packages.sh kernel
+	@$(BENCH) host shell
+
+measure: build ## the numbers of docs/SPECIFICATION.md, each checked against its bound
+	@benches/packages.sh kernel
+	@$(BENCH) measure all
+
+clean: ## remove what cargo built (the cache stays)
+	cargo clean
+
+toolchain:
+	@command -v cargo >/dev/null || { echo 'make: no cargo: install a current stable Rust toolchain first' >&2; exit 1; }
+	@command -v cc >/dev/null || benches/packages.sh kernel
+
+deny: toolchain
+	@[ "$$($(DENY) --version 2>/dev/null)" = 'cargo-deny $(DENY_VERSION)' ] || { \
+		echo '==> installing cargo-deny $(DENY_VERSION) into $(CACHE)/tools (once, some minutes)'; \
+		cargo install --quiet --locked --root '$(CACHE)/tools' --version $(DENY_VERSION) cargo-deny; }

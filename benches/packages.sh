@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that a task needs and this machine lacks, and says which.
+#
+# usage: benches/packages.sh TASK...      TASK: kernel | host | rootfs | check
+set -euo pipefail
+
+packages_of() {
+	case $1 in
+	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils libelf-dev libssl-dev ;;
+	host) echo qemu-system-x86 ;;
+	rootfs) echo debootstrap e2fsprogs ;;
+	check) echo shellcheck ;;
+	*)
+		echo "packages.sh: task '$1': must be kernel, host, rootfs or check" >&2
+		return 2
+		;;
+	esac
+}
+
+is_installed() {
+	[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		echo "packages.sh: installing packages needs root, and there is no sudo; as root: $*" >&2
+		return 1
+	fi
+}
+
+main() {
+	local task package wanted missing=()
+	if ! command -v dpkg-query >/dev/null; then
+		echo "packages.sh: not a Debian machine; make sure that these are there by other means:" >&2
+		for task in "$@"; do packages_of "$task" >&2; done
+		return 0
+	fi
+	for task in "$@"; do
+		wanted=$(packages_of "$task")
+		for package in $wanted; do
+			is_installed "$package" || missing+=("$package")
+		done
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	echo "==> installing Debian packages: ${missing[*]}" >&2
+	as_root apt-get update -q >&2
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+}
+
+main "$@"

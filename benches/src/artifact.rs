@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Finds what a run needs besides the user's files: the inits, flatboot, the host kernel.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::{env, fs, io, process};
+
+/// Something that a run needs is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// One of our own binaries is missing.
+    #[error("{name}: not found beside {}; `cargo build -p flatboot-bench` builds it", beside.display())]
+    Binary {
+        /// Its file name.
+        name: &'static str,
+        /// Where it should be.
+        beside: PathBuf,
+    },
+    /// This program's own path is unknown.
+    #[error("cannot find this program's own path")]
+    OwnPath(#[source] io::Error),
+    /// The kernel directory lacks the image.
+    #[error("{}: no kernel image there: {source}", path.display())]
+    Kernel {
+        /// The image looked for.
+        path: PathBuf,
+        /// Why it cannot be opened.
+        source: io::Error,
+    },
+    /// There is no kernel and no way to build one.
+    #[error("no host kernel: give --host-kernel DIR or FLATBOOT_HOST_KERNEL, or run this inside the source tree")]
+    NoKernel,
+    /// The build script failed.
+    #[error("{} host: {status}", script.display())]
+    Build {
+        /// The script.
+        script: PathBuf,
+        /// Its exit status.
+        status: process::ExitStatus,
+    },
+    /// The build script could not be run.
+    #[error("{}: cannot run it", script.display())]
+    BuildStart {
+        /// The script.
+        script: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The directory of the running binary; for a test binary the one above its `deps`.
+fn own_directory() -> Result<PathBuf, ArtifactError> {
+    let own = env::current_exe().map_err(ArtifactError::OwnPath)?;
+    let directory = own.parent().unwrap_or(Path::new("/"));
+    let directory = if directory.ends_with("deps") { directory.parent().unwrap_or(directory) } else { directory };
+    Ok(directory.to_path_buf())
+}
+
+/// The path of one of this package's own binaries, which cargo puts beside each other.
+pub fn own_binary(name: &'static str) -> Result<PathBuf, ArtifactError> {
+    let beside = own_directory()?;
+    let path = beside.join(name);
+    if path.is_file() { Ok(path) } else { Err(ArtifactError::Binary { name, beside }) }
+}
+
+/// The flatboot binary: `given`, else FLATBOOT, else beside this program, else the tree's release and debug builds.
+#[must_use]
+pub fn flatboot(given: Option<&Path>) -> Option<PathBuf> {
+    let named = given.map(Path::to_path_buf).or_else(|| env::var_os("FLATBOOT").map(PathBuf::from));
+    if named.is_some() {
+        return named;
+    }
+    let beside = own_directory().ok().map(|directory| directory.join("flatboot"));
+    let tree = source_tree();
+    let built = ["release", "debug"].into_iter().filter_map(|profile| {
+        Some(tree.as_ref()?.join("target/x86_64-unknown-linux-gnu").join(profile).join("flatboot"))
+    });
+    beside.into_iter().chain(built).find(|path| path.is_file())
+}
+
+/// The host kernel's image: in `given`, else in FLATBOOT_HOST_KERNEL, else built (or taken from its cache) by the source
+/// tree's `guest-kernel/build.sh host`, whose progress goes to standard error.
+pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf, ArtifactError> {
+    let named = given.map(Path::to_path_buf).or_else(|| env::var_os("FLATBOOT_HOST_KERNEL").map(PathBuf::from));
+    let directory = match named {
+        Some(directory) => directory,
+        None => build_host_kernel()?,
+    };
+    let path = directory.join("bzImage");
+    match fs::File::open(&path) {
+        Ok(_) => Ok(path),
+        Err(source) => Err(ArtifactError::Kernel { path, source }),
+    }
+}
+
+fn build_host_kernel() -> Result<PathBuf, ArtifactError> {
+    let script = source_tree().ok_or(ArtifactError::NoKernel)?.join(BUILD_SCRIPT);
+    let output = process::Command::new(&script).arg("host").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|source| ArtifactError::BuildStart { script: script.clone(), source })?;
+    if !output.status.success() {
+        return Err(ArtifactError::Build { script, status: output.status });
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(PathBuf::from(text.lines().last().unwrap_or_default()))
+}
+
+const BUILD_SCRIPT: &str = "guest-kernel/build.sh";
+
+/// The source tree around the working directory or around this program, found at run time: a binary that was moved
+/// elsewhere knows no path of the machine that built it.
+fn source_tree() -> Option<PathBuf> {
+    let starts = [env::current_dir().ok(), own_directory().ok()];
+    starts.into_iter().flatten().find_map(|start| {
+        start.ancestors().find(|directory| directory.join(BUILD_SCRIPT).is_file()).map(Path::to_path_buf)
+    })
+}
+
+/// Where builds and logs are kept: FLATBOOT_CACHE, else flatboot/ in the user's cache directory.
+#[must_use]
+pub fn cache_directory() -> PathBuf {
+    let user = || env::var_os("XDG_CACHE_HOME").map(|cache| PathBuf::from(cache).join("flatboot"));
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/flatboot"));
+    let given = env::var_os("FLATBOOT_CACHE").map(PathBuf::from);
+    given.or_else(user).or_else(home).unwrap_or_else(|| env::temp_dir().join("flatboot"))
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use flatboot_bench::host::MemorySize;
+use flatboot_bench::{Command, HostOptions};
+
+/// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
+///
+/// Exit codes of `run` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
+/// the host failed, 126 if the program cannot be executed, 127 if it does not exist, 2 if this command line is wrong.
+#[derive(Debug, Parser)]
+#[command(name = "flatboot-bench", version, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a program on this machine if its KVM runs guests, else in the emulated KVM host
+    ///
+    /// `flatboot check` decides; FLATBOOT_KVM=real, emulated or auto (the default) overrides it. One line on standard error
+    /// says which it is.
+    Run(DoorArgs),
+    /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
+    Host {
+        #[command(subcommand)]
+        verb: HostVerb,
+    },
+    /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
+    Initramfs {
+        /// File to write
+        out: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostVerb {
+    /// Run a program in a fresh emulated KVM host
+    Run(RunArgs),
+    /// Open a shell in a fresh emulated KVM host
+    Shell(PlaceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoorArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// flatboot binary whose check decides [default: FLATBOOT, else the one beside this program, else the tree's build]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flatboot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// End the program, and the host, after this time; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) timeout: u64,
+    /// Give the program this terminal
+    #[arg(long)]
+    pub(crate) tty: bool,
+    /// The program, a path on this machine, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Memory of the emulated host; only what is used is taken
+    #[arg(long, value_name = "SIZE", default_value_t)]
+    memory: MemorySize,
+    /// Processors of the emulated host
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    cpus: u8,
+    /// Disk image that the program finds at the same path as a block device; its writes are dropped
+    #[arg(long = "drive", value_name = "FILE")]
+    drives: Vec<PathBuf>,
+    /// Directory that the program may write to; in the emulated host all others are read-only, and /tmp is scratch
+    #[arg(long = "writable", value_name = "DIR")]
+    writable: Vec<PathBuf>,
+    /// Directory with the emulated host's kernel [default: FLATBOOT_HOST_KERNEL, else guest-kernel/build.sh builds it]
+    #[arg(long, value_name = "DIR")]
+    host_kernel: Option<PathBuf>,
+    /// Set a variable of the program's environment, which else is PATH, HOME and LANG; K alone takes this one's value
+    #[arg(long = "env", value_name = "K[=V]")]
+    env: Vec<OsString>,
+    /// Working directory of the program [default: this one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    pub(crate) fn options(&self) -> HostOptions {
+        HostOptions {
+            memory: self.memory,
+            cpus: self.cpus,
+            drives: self.drives.clone(),
+            writable: self.writable.clone(),
+            kernel: self.host_kernel.clone(),
+            ..HostOptions::default()
+        }
+    }
+
+    /// `program` with the environment and the working directory that were asked for.
+    pub(crate) fn command(&self, program: &[OsString], timeout: Option<Duration>) -> Command {
+        let mut parts = program.iter().cloned();
+        let mut command = Command::new(parts.next().unwrap_or_default()).args(parts);
+        command.env = self.env.iter().filter_map(|variable| pair(variable)).collect();
+        command.cwd.clone_from(&self.cwd);
+        command.timeout = timeout;
+        command
+    }
+}
+
+impl RunArgs {
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.timeout)).filter(|limit| !limit.is_zero())
+    }
+}
+
+/// "K=V" as it is; "K" with our own value, nothing if we have none.
+fn pair(variable: &OsStr) -> Option<(OsString, OsString)> {
+    let bytes = variable.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => Some((OsStr::from_bytes(&bytes[..at]).into(), OsStr::from_bytes(&bytes[at + 1..]).into())),
+        None => Some((variable.into(), std::env::var_os(variable)?)),
+    }
+}

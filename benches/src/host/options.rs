@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an emulated host is made of.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use std::{fs, io};
+
+/// A host's memory. At least 256 MiB, a whole number of MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemorySize {
+    mib: u64,
+}
+
+/// An emulated host.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// Its memory, of which only what is used is taken from this machine.
+    pub memory: MemorySize,
+    /// Its processors, 1 to 64.
+    pub cpus: u8,
+    /// Files to give as block devices at their own paths. Writes to them are dropped.
+    pub drives: Vec<PathBuf>,
+    /// Directories that may be written to; all others are read-only.
+    pub writable: Vec<PathBuf>,
+    /// Directory with the kernel's `bzImage`; looked for or built if none is given.
+    pub kernel: Option<PathBuf>,
+    /// How long the host may take to start.
+    pub start_limit: Duration,
+}
+
+/// An option has a value that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionsError {
+    /// Not a size.
+    #[error("host memory {0:?}: expected a size of at least 256M, such as 512M or 14G")]
+    Memory(String),
+    /// Too few or too many processors.
+    #[error("host cpus {0}: expected 1 to 64")]
+    Cpus(u8),
+    /// A drive or a directory that cannot be used.
+    #[error("{}: {expected}", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+        /// Why it is not, if the system says so.
+        source: Option<io::Error>,
+    },
+}
+
+impl MemorySize {
+    /// Smallest host in which the kernel, its init and a program have room.
+    const MIN_MIB: u64 = 256;
+
+    /// In MiB.
+    #[must_use]
+    pub fn mib(self) -> u64 {
+        self.mib
+    }
+}
+
+impl Default for MemorySize {
+    /// 14 GiB: room for what a 256 GiB stock guest touches, three times over.
+    fn default() -> Self {
+        Self { mib: 14 << 10 }
+    }
+}
+
+impl fmt::Display for MemorySize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}M", self.mib)
+    }
+}
+
+impl FromStr for MemorySize {
+    type Err = OptionsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || OptionsError::Memory(text.to_owned());
+        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(split);
+        let number: u64 = digits.parse().map_err(|_| wrong())?;
+        let mib = match unit {
+            "M" => Some(number),
+            "G" => number.checked_mul(1 << 10),
+            "T" => number.checked_mul(1 << 20),
+            _ => None,
+        };
+        // 2^40 MiB is far above any machine and far below any overflow.
+        mib.filter(|mib| (Self::MIN_MIB..1 << 40).contains(mib)).map(|mib| Self { mib }).ok_or_else(wrong)
+    }
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            memory: MemorySize::default(),
+            cpus: 2,
+            drives: Vec::new(),
+            writable: Vec::new(),
+            kernel: None,
+            start_limit: Duration::from_mins(2),
+        }
+    }
+}
+
+impl HostOptions {
+    /// Checks what can be checked before anything starts, and makes the paths absolute.
+    pub(crate) fn check(&self) -> Result<Self, OptionsError> {
+        if !(1..=64).contains(&self.cpus) {
+            return Err(OptionsError::Cpus(self.cpus));
+        }
+        let mut checked = self.clone();
+        for drive in &mut checked.drives {
+            *drive = absolute(drive, "expected a readable disk image or block device")?;
+            if drive.is_dir() {
+                return Err(wrong(drive, "is a directory, expected a disk image or block device", None));
+            }
+            fs::File::open(&drive)
+                .map_err(|e| wrong(drive, "expected a readable disk image or block device", Some(e)))?;
+        }
+        for directory in &mut checked.writable {
+            *directory = absolute(directory, "expected a directory")?;
+            if !directory.is_dir() || *directory == Path::new("/") {
+                return Err(wrong(directory, "expected a directory other than /", None));
+            }
+        }
+        Ok(checked)
+    }
+}
+
+fn absolute(path: &Path, expected: &'static str) -> Result<PathBuf, OptionsError> {
+    fs::canonicalize(path).map_err(|e| wrong(path, expected, Some(e)))
+}
+
+fn wrong(path: &Path, expected: &'static str, source: Option<io::Error>) -> OptionsError {
+    OptionsError::Path { path: path.to_path_buf(), expected, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, mib) in [("256M", 256), ("14G", 14336), ("1T", 1 << 20)] {
+            assert_eq!(text.parse::<MemorySize>().unwrap().mib(), mib, "{text}");
+        }
+        for text in ["", "G", "0G", "255M", "14", "14g", "-1G", "1.5G", "99999999999999999999G", "18446744073709551615T"] {
+            let error = text.parse::<MemorySize>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn bad_paths_are_named() {
+        let missing = HostOptions { drives: vec!["/nowhere/disk.img".into()], ..HostOptions::default() };
+        assert!(missing.check().unwrap_err().to_string().starts_with("/nowhere/disk.img: "));
+        let directory = HostOptions { drives: vec!["/".into()], ..HostOptions::default() };
+        assert!(directory.check().unwrap_err().to_string().contains("is a directory"));
+        let file = HostOptions { writable: vec!["/etc/passwd".into()], ..HostOptions::default() };
+        assert!(file.check().unwrap_err().to_string().contains("expected a directory"));
+        let none = HostOptions { cpus: 0, ..HostOptions::default() };
+        assert!(none.check().unwrap_err().to_string().contains("1 to 64"));
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The QEMU command line of the emulated host, as a pure function.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::HostOptions;
+use crate::wire;
+
+/// The program, looked up in PATH.
+pub(super) const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Files that one host needs, all but the kernel in one temporary directory.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: PathBuf,
+    pub(super) console: PathBuf,
+    pub(super) control: PathBuf,
+    pub(super) stdin: PathBuf,
+}
+
+/// Tag of the n-th read-write share.
+pub(super) fn share_tag(n: usize) -> String {
+    format!("flatboot-rw{n}")
+}
+
+/// virtio serial of the n-th drive; at most 20 bytes.
+pub(super) fn drive_serial(n: usize) -> String {
+    format!("flatboot{n}")
+}
+
+/// Arguments for [`PROGRAM`].
+pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
+    let mut args = Arguments::default();
+    args.text("-nodefaults -no-user-config -display none -no-reboot");
+    // Multi-threaded translation: virtual processors that really run in parallel.
+    args.text("-M q35,memory-backend=ram -accel tcg,thread=multi -cpu max,+svm");
+    args.text(&format!("-smp {} -m {}", options.cpus, options.memory));
+    // Without reserve=off a machine with less memory than the host's size could refuse the mapping.
+    args.text(&format!("-object memory-backend-ram,id=ram,reserve=off,size={}", options.memory));
+    args.path("-kernel", &files.kernel);
+    args.path("-initrd", &files.initramfs);
+    // A broken kernel ends QEMU (-no-reboot) instead of hanging it.
+    args.pair("-append", "console=ttyS0 panic=-1 oops=panic");
+    args.option("-chardev", "file,id=console,path=", &files.console);
+    args.text("-serial chardev:console -device virtio-serial-pci");
+    for (id, name, path) in
+        [("control", wire::CONTROL_PORT, &files.control), ("stdin", wire::STDIN_PORT, &files.stdin)]
+    {
+        args.option("-chardev", &format!("socket,id={id},path="), path);
+        args.text(&format!("-device virtserialport,chardev={id},name={name}"));
+    }
+    args.share("root", wire::ROOT_TAG, Path::new("/"), true);
+    for (n, directory) in options.writable.iter().enumerate() {
+        args.share(&format!("rw{n}"), &share_tag(n), directory, false);
+    }
+    for (n, file) in options.drives.iter().enumerate() {
+        args.option("-drive", &format!("if=none,id=drive{n},format=raw,snapshot=on,file="), file);
+        args.text(&format!("-device virtio-blk-pci,drive=drive{n},serial={}", drive_serial(n)));
+    }
+    args.0
+}
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    /// Several arguments without spaces of their own.
+    fn text(&mut self, text: &str) {
+        self.0.extend(text.split(' ').map(OsString::from));
+    }
+
+    fn pair(&mut self, name: &str, value: &str) {
+        self.0.extend([name.into(), value.into()]);
+    }
+
+    /// An option whose whole value is a path: no escapes.
+    fn path(&mut self, name: &str, path: &Path) {
+        self.0.extend([name.into(), path.into()]);
+    }
+
+    /// An option whose value ends in a path.
+    fn option(&mut self, name: &str, prefix: &str, path: &Path) {
+        let mut value = OsString::from(prefix);
+        value.push(escaped(path.as_os_str()));
+        self.0.extend([name.into(), value]);
+    }
+
+    fn share(&mut self, id: &str, tag: &str, path: &Path, read_only: bool) {
+        // none: the files belong to whoever runs QEMU, root or not. remap: inode numbers stay unique across mounts.
+        let access = if read_only { ",readonly=on" } else { "" };
+        let prefix = format!("local,id={id},security_model=none,multidevs=remap{access},path=");
+        self.option("-fsdev", &prefix, path);
+        self.text(&format!("-device virtio-9p-pci,fsdev={id},mount_tag={tag}"));
+    }
+}
+
+/// In QEMU's options a comma inside a value is written twice.
+fn escaped(value: &OsStr) -> OsString {
+    let doubled = value.as_bytes().iter().flat_map(|byte| std::iter::repeat_n(*byte, 1 + usize::from(*byte == b',')));
+    OsString::from_vec(doubled.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(options: &HostOptions) -> String {
+        let file = |name: &str| PathBuf::from("/tmp/a,b").join(name);
+        let files = Files {
+            kernel: file("bzImage"),
+            initramfs: file("initramfs"),
+            console: file("console"),
+            control: file("control"),
+            stdin: file("stdin"),
+        };
+        arguments(options, &files).join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn commas_in_paths_are_doubled_only_inside_option_lists() {
+        let line = line(&HostOptions::default());
+        assert!(line.contains("-kernel /tmp/a,b/bzImage "), "{line}");
+        assert!(line.contains("file,id=console,path=/tmp/a,,b/console "), "{line}");
+    }
+
+    #[test]
+    fn root_is_read_only_and_shares_are_not() {
+        let options = HostOptions { writable: vec!["/srv/out".into()], ..HostOptions::default() };
+        let line = line(&options);
+        assert!(line.contains("id=root,security_model=none,multidevs=remap,readonly=on,path=/ "), "{line}");
+        assert!(line.contains("id=rw0,security_model=none,multidevs=remap,path=/srv/out "), "{line}");
+    }
+
+    #[test]
+    fn drives_are_snapshots() {
+        let options = HostOptions { drives: vec!["/srv/disk.img".into()], ..HostOptions::default() };
+        let line = line(&options);
+        assert!(line.contains("snapshot=on,file=/srv/disk.img "), "{line}");
+        assert!(line.contains("serial=flatboot0"), "{line}");
+    }
+}

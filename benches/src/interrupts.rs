@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Signals to flatboot-bench are signals to the program; a second one ends the host.
+
+use std::{io, thread};
+
+use flatboot_bench::direct::DirectControl;
+use flatboot_bench::host::{Control, terminal_size};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+/// From here on no signal ends this process: it always cleans up behind itself.
+pub(crate) struct Interrupts {
+    signals: Signals,
+}
+
+impl Interrupts {
+    pub(crate) fn catch() -> io::Result<Self> {
+        Ok(Self { signals: Signals::new([SIGHUP, SIGINT, SIGTERM, SIGWINCH])? })
+    }
+
+    /// Hands what comes, and what came since [`Interrupts::catch`], to an emulated host.
+    pub(crate) fn forward(mut self, control: Control) {
+        thread::spawn(move || {
+            let mut asked = false;
+            for signal in self.signals.forever() {
+                match signal {
+                    SIGWINCH => drop(terminal_size().map(|size| control.resize(size))),
+                    _ if asked => control.kill_host(signal),
+                    _ => {
+                        asked = true;
+                        control.signal(signal);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Hands what comes to a program on this machine. With `terminal` the terminal's own signals reach it without us.
+    pub(crate) fn forward_directly(mut self, control: DirectControl, terminal: bool) {
+        thread::spawn(move || {
+            let mut asked = false;
+            for signal in self.signals.forever() {
+                match signal {
+                    SIGWINCH => {}
+                    SIGINT if terminal => {}
+                    _ if asked => control.kill(),
+                    _ => {
+                        asked = true;
+                        control.signal(signal);
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flatboot-bench`: runs programs on real KVM or in the emulated KVM host, and makes the tiny guest's initramfs.
+
+mod cli;
+mod interrupts;
+mod run;
+
+use std::error::Error as StdError;
+use std::process::ExitCode;
+
+use clap::Parser;
+use flatboot_bench::command::EXIT_HOST;
+use flatboot_bench::host::{ConsoleEnd, HostError};
+use flatboot_bench::{Error, initramfs};
+
+use cli::{Cli, HostVerb, Verb};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::Run(args) => run::door(&args),
+        Verb::Host { verb: HostVerb::Run(args) } => run::emulated(&args),
+        Verb::Host { verb: HostVerb::Shell(place) } => run::shell(&place),
+        Verb::Initramfs { out } => {
+            return match initramfs::write_guest(&out) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    print_chain(&error);
+                    ExitCode::FAILURE
+                }
+            };
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Why nothing, or not all, was run.
+enum Failure {
+    Door(Error),
+    Signals(std::io::Error),
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Door(error.into())
+    }
+}
+
+impl Failure {
+    fn report(&self) -> ExitCode {
+        match self {
+            Self::Signals(error) => {
+                eprintln!("flatboot-bench: cannot handle signals: {error}");
+                ExitCode::from(EXIT_HOST)
+            }
+            Self::Door(error) => {
+                print_chain(error);
+                if let Error::Host(HostError::Ended(end) | HostError::StartTimeout { end, .. }) = error {
+                    print_console(end);
+                }
+                ExitCode::from(error.exit_code())
+            }
+        }
+    }
+}
+
+/// One line: the error and, after colons, its causes.
+fn print_chain(error: &dyn StdError) {
+    let mut line = format!("flatboot-bench: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    eprintln!("{line}");
+}
+
+fn print_console(end: &ConsoleEnd) {
+    if let Some(log) = &end.log {
+        eprintln!("flatboot-bench: the host's whole log is {}; it ends:", log.display());
+    }
+    for line in &end.last_lines {
+        eprintln!("  {line}");
+    }
+}

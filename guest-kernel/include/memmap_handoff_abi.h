@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The memmap hand-off table, little-endian. Generated, do not edit. */
+#ifndef _LINUX_MEMMAP_HANDOFF_ABI_H
+#define _LINUX_MEMMAP_HANDOFF_ABI_H
+
+#include <linux/types.h>
+
+/* The setup_data node type that carries a table. */
+#define SETUP_MEMMAP_HANDOFF		0x4d4d4150
+
+/* The bytes "FLATBOOT". */
+#define MEMMAP_HANDOFF_MAGIC		0x544f4f4254414c46ULL
+#define MEMMAP_HANDOFF_VERSION		1
+#define MEMMAP_HANDOFF_MAX_REGIONS	4096
+#define MEMMAP_HANDOFF_MAX_ARENAS	4096
+
+/* Alignment of region bounds (unless RAGGED) and of arena bounds, in bytes. */
+#define MEMMAP_HANDOFF_SECTION_SIZE	0x8000000ULL
+#define MEMMAP_HANDOFF_ARENA_ALIGN	0x200000ULL
+#define MEMMAP_HANDOFF_PAGE_SIZE	0x1000ULL
+/* No region ends above this physical address. */
+#define MEMMAP_HANDOFF_MAX_ADDRESS	0x10000000000000ULL
+
+/* Region flags. */
+#define MEMMAP_HANDOFF_REGION_ZEROED	0x1
+#define MEMMAP_HANDOFF_REGION_BACKED	0x2
+#define MEMMAP_HANDOFF_REGION_HUGE	0x4
+#define MEMMAP_HANDOFF_REGION_RAGGED	0x8
+#define MEMMAP_HANDOFF_REGION_FLAGS	0xf
+
+/* Arena flags. */
+#define MEMMAP_HANDOFF_ARENA_PREINIT	0x1
+#define MEMMAP_HANDOFF_ARENA_FLAGS	0x1
+
+struct memmap_handoff_header {
+	__le64 magic;
+	__le32 version;
+	__le32 length;
+	__le32 region_count;
+	__le32 arena_count;
+	__le32 crc32c;
+	__le32 header_length;
+	__le64 reserved;
+};
+
+struct memmap_handoff_region {
+	__le64 base;
+	__le64 length;
+	__le32 node;
+	__le32 flags;
+};
+
+struct memmap_handoff_arena {
+	__le64 base;
+	__le64 length;
+	__le32 node;
+	__le32 flags;
+	__le64 layout_id;
+};
+
+#define MEMMAP_HANDOFF_HEADER_SIZE	40
+#define MEMMAP_HANDOFF_REGION_SIZE	24
+#define MEMMAP_HANDOFF_ARENA_SIZE	32
+
+#endif /* _LINUX_MEMMAP_HANDOFF_ABI_H */

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a table says: regions and arenas.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// What is true of a region.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct RegionFlags: u32 {
+        /// Its content is zero and no one has written to it.
+        const ZEROED = 1;
+        /// Its host memory is already there: touching it causes no host page fault.
+        const BACKED = 2;
+        /// The host backs it with huge pages.
+        const HUGE = 4;
+        /// Base or length is no multiple of the section size, only of the page size.
+        const RAGGED = 8;
+    }
+}
+
+bitflags! {
+    /// What is true of an arena.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct ArenaFlags: u32 {
+        /// The struct pages in it are already written, in the layout that [`Arena::layout_id`] names.
+        const PREINIT = 1;
+    }
+}
+
+/// A range of RAM that the kernel takes as one unit.
+///
+/// Any values can be in it; those in a [`Table`](crate::Table) keep the rules of [`TableError`](crate::TableError).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// GPA of its first byte.
+    pub base: u64,
+    /// Bytes in it.
+    pub length: u64,
+    /// Its NUMA node.
+    pub node: u32,
+    /// What is true of it.
+    pub flags: RegionFlags,
+}
+
+impl Region {
+    /// GPA after its last byte.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.base.saturating_add(self.length)
+    }
+}
+
+/// Room for the memmap of a node's regions, inside one of them.
+///
+/// Any values can be in it; those in a [`Table`](crate::Table) keep the rules of [`TableError`](crate::TableError).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Arena {
+    /// GPA of its first byte.
+    pub base: u64,
+    /// Bytes in it.
+    pub length: u64,
+    /// The node whose memmap it holds.
+    pub node: u32,
+    /// What is true of it.
+    pub flags: ArenaFlags,
+    /// Which layout of `struct page` was written, with [`ArenaFlags::PREINIT`]; 0 without.
+    pub layout_id: u64,
+}
+
+impl Arena {
+    /// GPA after its last byte.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.base.saturating_add(self.length)
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rules for regions and arenas, the same for who writes a table and for who reads one.
+
+use crate::entry::{Arena, ArenaFlags, Region, RegionFlags};
+use crate::error::{Entry, TableError};
+use crate::{ADDRESS_END, ARENA_ALIGN, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, SECTION_SIZE};
+
+pub(crate) fn check_counts(regions: usize, arenas: usize) -> Result<(), TableError> {
+    if regions == 0 || regions > MAX_REGIONS {
+        return Err(TableError::RegionCount(regions));
+    }
+    if arenas > MAX_ARENAS {
+        return Err(TableError::ArenaCount(arenas));
+    }
+    Ok(())
+}
+
+/// Checks every rule that concerns entries; the counts are already checked.
+pub(crate) fn check_entries<R, A>(regions: R, arenas: A) -> Result<(), TableError>
+where
+    R: Iterator<Item = Region> + Clone,
+    A: Iterator<Item = Arena>,
+{
+    let mut end = 0;
+    for (index, region) in regions.clone().enumerate() {
+        check_range(Entry::Region(index), region.base, region.length, end)?;
+        check_region(index, &region)?;
+        end = region.end();
+    }
+    check_ragged_places(&regions)?;
+
+    let mut end = 0;
+    // Both lists are sorted, so the search for an arena's region goes on where the last one ended.
+    let mut home = regions.peekable();
+    for (index, arena) in arenas.enumerate() {
+        check_range(Entry::Arena(index), arena.base, arena.length, end)?;
+        check_arena(index, &arena)?;
+        end = arena.end();
+        while home.next_if(|region| region.end() <= arena.base).is_some() {}
+        let inside = home
+            .peek()
+            .is_some_and(|region| region.base <= arena.base && end <= region.end() && region.node == arena.node);
+        if !inside {
+            return Err(TableError::Outside { index, base: arena.base, end, node: arena.node });
+        }
+    }
+    Ok(())
+}
+
+/// A range must hold something, end in the address space and begin at or after `previous_end`.
+fn check_range(entry: Entry, base: u64, length: u64, previous_end: u64) -> Result<(), TableError> {
+    if length == 0 {
+        return Err(TableError::Empty(entry));
+    }
+    if base.checked_add(length).is_none_or(|end| end > ADDRESS_END) {
+        return Err(TableError::End { entry, base, length });
+    }
+    if base < previous_end {
+        return Err(TableError::Order { entry, base, end: previous_end });
+    }
+    Ok(())
+}
+
+fn check_region(index: usize, region: &Region) -> Result<(), TableError> {
+    let &Region { base, length, flags, .. } = region;
+    if flags.bits() & !RegionFlags::all().bits() != 0 {
+        let known = RegionFlags::all().bits();
+        return Err(TableError::Flags { entry: Entry::Region(index), flags: flags.bits(), known });
+    }
+    let sections = (base | length).is_multiple_of(SECTION_SIZE);
+    match (flags.contains(RegionFlags::RAGGED), sections) {
+        (false, false) => Err(TableError::RegionAlignment { index, base, length }),
+        (true, true) => Err(TableError::NotRagged { index, base, length }),
+        (true, false) if !(base | length).is_multiple_of(PAGE_SIZE) => {
+            Err(TableError::PageAlignment { index, base, length })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Two ragged regions of a node in the middle of its memory could share a section, and sections are what threads take.
+fn check_ragged_places(regions: &(impl Iterator<Item = Region> + Clone)) -> Result<(), TableError> {
+    let mut rest = regions.clone();
+    let mut index = 0;
+    while let Some(region) = rest.next() {
+        let node = region.node;
+        let same_node = |other: Region| other.node == node;
+        if region.flags.contains(RegionFlags::RAGGED)
+            && rest.clone().any(same_node)
+            && regions.clone().take(index).any(same_node)
+        {
+            return Err(TableError::RaggedInside { index, node });
+        }
+        index += 1;
+    }
+    Ok(())
+}
+
+fn check_arena(index: usize, arena: &Arena) -> Result<(), TableError> {
+    let &Arena { base, length, flags, layout_id, .. } = arena;
+    if flags.bits() & !ArenaFlags::all().bits() != 0 {
+        let known = ArenaFlags::all().bits();
+        return Err(TableError::Flags { entry: Entry::Arena(index), flags: flags.bits(), known });
+    }
+    if !(base | length).is_multiple_of(ARENA_ALIGN) {
+        return Err(TableError::ArenaAlignment { index, base, length });
+    }
+    if layout_id != 0 && !flags.contains(ArenaFlags::PREINIT) {
+        return Err(TableError::LayoutId { index, layout_id });
+    }
+    Ok(())
+}

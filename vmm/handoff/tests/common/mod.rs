@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Valid tables, at random.
+
+use flatboot_handoff::{
+    ARENA_ALIGN, Arena, ArenaFlags, PAGE_SIZE, Region, RegionFlags, SECTION_SIZE, encode, encoded_len,
+};
+use proptest::prelude::*;
+
+/// Pages in a section.
+const SECTION_PAGES: u64 = SECTION_SIZE / PAGE_SIZE;
+
+/// A region that is still to be placed: gap before it and length in sections, node step, flags, arena slots.
+type Draft = (u64, u64, u32, u32, Vec<(u64, u64, bool, u64)>);
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let arenas = proptest::collection::vec((0..4u64, 1..4u64, any::<bool>(), any::<u64>()), 0..3);
+    (0..3u64, 1..64u64, 0..2u32, 0..8u32, arenas)
+}
+
+/// Regions and arenas that keep every rule: several nodes, gaps, a ragged first and last region.
+pub(crate) fn entries() -> impl Strategy<Value = (Vec<Region>, Vec<Arena>)> {
+    let ends = (0..SECTION_PAGES, 0..SECTION_PAGES);
+    (proptest::collection::vec(draft(), 1..24), ends).prop_map(|(drafts, ends)| place(&drafts, ends))
+}
+
+fn place(drafts: &[Draft], (head, tail): (u64, u64)) -> (Vec<Region>, Vec<Arena>) {
+    let (mut regions, mut arenas) = (Vec::new(), Vec::new());
+    let (mut at, mut node) = (0, 0);
+    for (index, (gap, sections, step, flags, slots)) in drafts.iter().enumerate() {
+        at += gap * SECTION_SIZE;
+        node += step;
+        let mut base = at;
+        at += sections * SECTION_SIZE;
+        let mut end = at;
+        if index == 0 {
+            base += head * PAGE_SIZE;
+        }
+        if index + 1 == drafts.len() && end - base > tail * PAGE_SIZE {
+            end -= tail * PAGE_SIZE;
+        }
+        let mut flags = RegionFlags::from_bits_truncate(*flags);
+        flags.set(RegionFlags::RAGGED, !(base | end).is_multiple_of(SECTION_SIZE));
+        regions.push(Region { base, length: end - base, node, flags });
+        place_arenas(slots, base, end, node, &mut arenas);
+    }
+    (regions, arenas)
+}
+
+fn place_arenas(slots: &[(u64, u64, bool, u64)], base: u64, end: u64, node: u32, arenas: &mut Vec<Arena>) {
+    let mut at = base.next_multiple_of(ARENA_ALIGN);
+    for (gap, length, preinit, layout_id) in slots {
+        at += gap * ARENA_ALIGN;
+        let length = length * ARENA_ALIGN;
+        if at + length > end {
+            return;
+        }
+        let flags = if *preinit { ArenaFlags::PREINIT } else { ArenaFlags::empty() };
+        let layout_id = if *preinit { *layout_id } else { 0 };
+        arenas.push(Arena { base: at, length, node, flags, layout_id });
+        at += length;
+    }
+}
+
+/// The table of entries that keep every rule.
+pub(crate) fn table(regions: &[Region], arenas: &[Arena]) -> Vec<u8> {
+    let mut bytes = vec![0; encoded_len(regions.len(), arenas.len())];
+    assert_eq!(encode(regions, arenas, &mut bytes), Ok(bytes.len()));
+    bytes
+}

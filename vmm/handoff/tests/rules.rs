@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every rule, broken alone, is rejected with its own error and its own message, by the encoder and by the parser.
+#![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
+
+use flatboot_handoff::{
+    ADDRESS_END, ARENA_ALIGN, Arena, ArenaFlags, Entry, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, Region, RegionFlags,
+    SECTION_SIZE, Table, TableError, encode, encoded_len, wire,
+};
+
+const S: u64 = SECTION_SIZE;
+
+fn region(base: u64, length: u64) -> Region {
+    Region { base, length, node: 0, flags: RegionFlags::empty() }
+}
+
+fn ragged(base: u64, length: u64) -> Region {
+    Region { flags: RegionFlags::RAGGED, ..region(base, length) }
+}
+
+fn arena(base: u64, length: u64) -> Arena {
+    Arena { base, length, node: 0, flags: ArenaFlags::empty(), layout_id: 0 }
+}
+
+/// Lays entries out as bytes whatever they hold, from the field lists alone: what a broken VMM could write.
+fn lay_out(regions: &[Region], arenas: &[Arena]) -> Vec<u8> {
+    let mut bytes = vec![0; encoded_len(regions.len(), arenas.len())];
+    let length = bytes.len() as u64;
+    put(&mut bytes, 0, &wire::HEADER, "magic", wire::MAGIC);
+    put(&mut bytes, 0, &wire::HEADER, "version", wire::VERSION.into());
+    put(&mut bytes, 0, &wire::HEADER, "length", length);
+    put(&mut bytes, 0, &wire::HEADER, "region_count", regions.len() as u64);
+    put(&mut bytes, 0, &wire::HEADER, "arena_count", arenas.len() as u64);
+    put(&mut bytes, 0, &wire::HEADER, "header_length", wire::HEADER_LEN as u64);
+    let mut at = wire::HEADER_LEN;
+    for region in regions {
+        put(&mut bytes, at, &wire::REGION, "base", region.base);
+        put(&mut bytes, at, &wire::REGION, "length", region.length);
+        put(&mut bytes, at, &wire::REGION, "node", region.node.into());
+        put(&mut bytes, at, &wire::REGION, "flags", region.flags.bits().into());
+        at += wire::REGION_LEN;
+    }
+    for arena in arenas {
+        put(&mut bytes, at, &wire::ARENA, "base", arena.base);
+        put(&mut bytes, at, &wire::ARENA, "length", arena.length);
+        put(&mut bytes, at, &wire::ARENA, "node", arena.node.into());
+        put(&mut bytes, at, &wire::ARENA, "flags", arena.flags.bits().into());
+        put(&mut bytes, at, &wire::ARENA, "layout_id", arena.layout_id);
+        at += wire::ARENA_LEN;
+    }
+    seal(&mut bytes);
+    bytes
+}
+
+fn put(bytes: &mut [u8], entry: usize, fields: &[wire::Field], name: &str, value: u64) {
+    let field = fields.iter().find(|field| field.name == name).expect("a field of that name");
+    let at = entry + wire::offset(fields, name);
+    bytes[at..at + field.size].copy_from_slice(&value.to_le_bytes()[..field.size]);
+}
+
+/// CRC-32C, bit by bit.
+fn seal(bytes: &mut [u8]) {
+    put(bytes, 0, &wire::HEADER, "crc32c", 0);
+    let crc = !bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+    });
+    put(bytes, 0, &wire::HEADER, "crc32c", crc.into());
+}
+
+#[track_caller]
+fn both_reject(regions: &[Region], arenas: &[Arena], error: TableError, message: &str) {
+    let mut buffer = vec![0xa5; encoded_len(regions.len(), arenas.len())];
+    assert_eq!(encode(regions, arenas, &mut buffer), Err(error));
+    assert!(buffer.iter().all(|byte| *byte == 0xa5), "written to in spite of the error");
+    assert_eq!(Table::parse(&lay_out(regions, arenas)), Err(error));
+    assert_eq!(error.to_string(), message);
+}
+
+/// A valid table with one header field changed, under a good checksum unless that is the field.
+#[track_caller]
+fn header_rejected(name: &str, value: u64, error: TableError, message: &str) {
+    let mut bytes = lay_out(&[region(0, S)], &[]);
+    put(&mut bytes, 0, &wire::HEADER, name, value);
+    if name != "crc32c" {
+        seal(&mut bytes);
+    }
+    assert_eq!(Table::parse(&bytes), Err(error));
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
+fn the_field_lists_are_where_the_encoder_writes() {
+    let regions = [ragged(0x10_0000, 2 * S - 0x10_0000), Region { node: 3, ..region(32 * S, 9 * S) }];
+    let arenas = [Arena { node: 3, flags: ArenaFlags::PREINIT, layout_id: 77, ..arena(33 * S, 4 * ARENA_ALIGN) }];
+    let mut bytes = vec![0; encoded_len(2, 1)];
+    encode(&regions, &arenas, &mut bytes).unwrap();
+    assert_eq!(bytes, lay_out(&regions, &arenas));
+    assert_eq!(&bytes[..8], b"FLATBOOT");
+}
+
+#[test]
+fn header_fields() {
+    header_rejected("magic", 1, TableError::Magic(1), "magic 0x1: must be 0x544f4f4254414c46 (\"FLATBOOT\")");
+    header_rejected("version", 2, TableError::Version(2), "version 2: must be 1");
+    header_rejected("header_length", 48, TableError::HeaderLength(48), "header length 48: must be 40");
+    header_rejected("reserved", 16, TableError::Reserved(16), "reserved field 0x10: must be 0");
+    header_rejected("region_count", 0, TableError::RegionCount(0), "0 regions: must be 1 to 4096");
+    header_rejected("region_count", 4097, TableError::RegionCount(4097), "4097 regions: must be 1 to 4096");
+    header_rejected("arena_count", 4097, TableError::ArenaCount(4097), "4097 arenas: must be at most 4096");
+    header_rejected(
+        "length",
+        65,
+        TableError::Length { length: 65, expected: 64 },
+        "length 65: must be 64 (40 + 24 a region + 32 an arena)",
+    );
+}
+
+#[test]
+fn checksum() {
+    let bytes = lay_out(&[region(0, S)], &[]);
+    let computed = u32::from_le_bytes(bytes[24..28].try_into().unwrap());
+    let message = format!("CRC-32C 0x00000001: must be {computed:#010x}");
+    header_rejected("crc32c", 1, TableError::Crc { stored: 1, computed }, &message);
+}
+
+#[test]
+fn counts() {
+    let error = TableError::RegionCount(0);
+    both_reject(&[], &[], error, "0 regions: must be 1 to 4096");
+
+    let many: Vec<_> = (0..=MAX_REGIONS as u64).map(|i| region(i * S, S)).collect();
+    both_reject(&many, &[], TableError::RegionCount(4097), "4097 regions: must be 1 to 4096");
+    let arenas: Vec<_> = (0..=MAX_ARENAS as u64).map(|i| arena(i * ARENA_ALIGN, ARENA_ALIGN)).collect();
+    let home = [region(0, 100 * S)];
+    both_reject(&home, &arenas, TableError::ArenaCount(4097), "4097 arenas: must be at most 4096");
+
+    let mut largest = vec![0; encoded_len(MAX_REGIONS, MAX_ARENAS)];
+    let length = encode(&many[1..], &[], &mut largest).unwrap();
+    assert_eq!(Table::parse(&largest[..length]).unwrap().regions().len(), MAX_REGIONS);
+    let length = encode(&home, &arenas[1..], &mut largest).unwrap();
+    assert_eq!(Table::parse(&largest[..length]).unwrap().arenas().len(), MAX_ARENAS);
+}
+
+#[test]
+fn region_flags() {
+    let flags = RegionFlags::from_bits_retain(0x12);
+    let error = TableError::Flags { entry: Entry::Region(0), flags: 0x12, known: 15 };
+    both_reject(&[Region { flags, ..region(0, S) }], &[], error, "region 0: flags 0x12: must have no bit outside 0xf");
+}
+
+#[test]
+fn region_ranges() {
+    let first = region(0, 2 * S);
+    both_reject(
+        &[first, region(2 * S, 0)],
+        &[],
+        TableError::Empty(Entry::Region(1)),
+        "region 1: length 0: must not be empty",
+    );
+    let (base, length) = (ADDRESS_END - S, 2 * S);
+    both_reject(
+        &[first, region(base, length)],
+        &[],
+        TableError::End { entry: Entry::Region(1), base, length },
+        "region 1: base 0xffffff8000000, length 0x10000000: must end at or below 0x10000000000000",
+    );
+    let (base, length) = (2 * S, 0u64.wrapping_sub(S));
+    both_reject(
+        &[first, region(base, length)],
+        &[],
+        TableError::End { entry: Entry::Region(1), base, length },
+        "region 1: base 0x10000000, length 0xfffffffff8000000: must end at or below 0x10000000000000",
+    );
+    for base in [0, S] {
+        let message = format!("region 1: base {base:#x}: must not be below the end of the one before, 0x10000000");
+        let error = TableError::Order { entry: Entry::Region(1), base, end: 2 * S };
+        both_reject(&[first, region(base, S)], &[], error, &message);
+    }
+}
+
+#[test]
+fn region_alignment() {
+    for (base, length) in [(ARENA_ALIGN, S), (S, S + PAGE_SIZE)] {
+        let message = format!(
+            "region 0: base {base:#x}, length {length:#x}: must be multiples of 0x8000000 unless the region is RAGGED"
+        );
+        both_reject(&[region(base, length)], &[], TableError::RegionAlignment { index: 0, base, length }, &message);
+    }
+    for (base, length) in [(512, S), (0, 4095)] {
+        let message = format!("region 0: base {base:#x}, length {length:#x}: must be multiples of 0x1000");
+        both_reject(&[ragged(base, length)], &[], TableError::PageAlignment { index: 0, base, length }, &message);
+    }
+    both_reject(
+        &[ragged(S, S)],
+        &[],
+        TableError::NotRagged { index: 0, base: S, length: S },
+        "region 0: base 0x8000000, length 0x8000000: must not be RAGGED, both are multiples of 0x8000000",
+    );
+}
+
+#[test]
+fn ragged_regions_are_at_the_ends_of_their_node() {
+    let regions = [region(0, S), ragged(S, PAGE_SIZE), region(2 * S, S)];
+    let error = TableError::RaggedInside { index: 1, node: 0 };
+    both_reject(&regions, &[], error, "region 1: RAGGED: must be the first or the last region of node 0");
+
+    // The same range is at an end if either neighbour is of another node.
+    for other in [0, 2] {
+        let mut regions = regions;
+        regions[other].node = 1;
+        assert!(Table::parse(&lay_out(&regions, &[])).is_ok());
+    }
+}
+
+#[test]
+fn arenas() {
+    const A: u64 = ARENA_ALIGN;
+    let home = [region(S, S), Region { node: 1, ..region(2 * S, S) }];
+    let flags = ArenaFlags::from_bits_retain(2);
+    both_reject(
+        &home,
+        &[Arena { flags, ..arena(S, A) }],
+        TableError::Flags { entry: Entry::Arena(0), flags: 2, known: 1 },
+        "arena 0: flags 0x2: must have no bit outside 0x1",
+    );
+    both_reject(&home, &[arena(S, 0)], TableError::Empty(Entry::Arena(0)), "arena 0: length 0: must not be empty");
+    both_reject(
+        &home,
+        &[arena(A, u64::MAX)],
+        TableError::End { entry: Entry::Arena(0), base: A, length: u64::MAX },
+        "arena 0: base 0x200000, length 0xffffffffffffffff: must end at or below 0x10000000000000",
+    );
+    both_reject(
+        &home,
+        &[arena(S, 2 * A), arena(S + A, A)],
+        TableError::Order { entry: Entry::Arena(1), base: S + A, end: S + 2 * A },
+        "arena 1: base 0x8200000: must not be below the end of the one before, 0x8400000",
+    );
+    for (base, length) in [(S + PAGE_SIZE, A), (S, A + PAGE_SIZE)] {
+        let message = format!("arena 0: base {base:#x}, length {length:#x}: must be multiples of 0x200000");
+        let error = TableError::ArenaAlignment { index: 0, base, length };
+        both_reject(&home, &[arena(base, length)], error, &message);
+    }
+    // Before every region, across two regions, in a region of another node, after every region.
+    for base in [0, 2 * S - A, 2 * S, 3 * S] {
+        let end = base + 2 * A;
+        let message = format!("arena 0: {base:#x} to {end:#x}, node 0: must be inside one region of its node");
+        let error = TableError::Outside { index: 0, base, end, node: 0 };
+        both_reject(&home, &[arena(base, 2 * A)], error, &message);
+    }
+    both_reject(
+        &home,
+        &[Arena { layout_id: 5, ..arena(S, A) }],
+        TableError::LayoutId { index: 0, layout_id: 5 },
+        "arena 0: layout id 0x5: must be 0 unless the arena is PREINIT",
+    );
+}
+
+#[test]
+fn short_buffers() {
+    let error = TableError::Truncated { bytes: 7, needed: 40 };
+    assert_eq!(Table::parse(b"FLATBOO"), Err(error));
+    assert_eq!(error.to_string(), "7 bytes: must be at least 40");
+    let error = TableError::Buffer { bytes: 63, needed: 64 };
+    assert_eq!(encode(&[region(0, S)], &[], &mut [0; 63]), Err(error));
+    assert_eq!(error.to_string(), "buffer of 63 bytes: must hold 64");
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The devices of the VM, on their buses and with their interrupt lines.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
+
+use crate::bits::low32;
+use crate::config::{Config, FileError, SerialConfig};
+use crate::devices::bus::{BusDevice, BusError};
+use crate::devices::i8042::I8042;
+use crate::devices::mark::MarkPort;
+use crate::devices::power::{ResetRegister, SleepRegisters};
+use crate::devices::pvpanic::PvPanic;
+use crate::devices::serial::SerialPort;
+use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, mmio};
+use crate::devices::{Bus, terminal::RawTerminal};
+use crate::events::Subscriber;
+use crate::layout;
+use crate::memory::GuestMemory;
+use crate::timeline::Timeline;
+use crate::vm::{Vm, VmError};
+
+/// Why the devices could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// Out of file descriptors or threads.
+    #[error("devices: {what}")]
+    Host {
+        /// What was being made.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The layout puts two devices at one place.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// KVM refused an interrupt line or a doorbell.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    /// The serial port's file cannot be used.
+    #[error(transparent)]
+    Output(#[from] FileError),
+    /// A disk cannot be used.
+    #[error("--disk path={path}")]
+    Disk {
+        /// The file.
+        path: String,
+        /// Why.
+        source: BlockError,
+    },
+}
+
+fn host(what: &'static str) -> impl Fn(io::Error) -> MachineError {
+    move |source| MachineError::Host { what, source }
+}
+
+/// Everything that the vCPUs and the event loop need of the devices.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) ports: Bus,
+    pub(super) mmio: Bus,
+    pub(super) subscribers: Vec<Subscriber>,
+    pub(super) power_button: EventFd,
+    pub(super) input: SerialInput,
+}
+
+/// The terminal's way to the serial port, not yet open.
+#[derive(Debug)]
+pub(super) struct SerialInput(Option<Arc<Mutex<SerialPort>>>);
+
+impl SerialInput {
+    /// From now on, what is typed goes to the guest. The terminal stays raw while the result lives.
+    pub(super) fn start(self) -> Result<Option<RawTerminal>, MachineError> {
+        let Some(port) = self.0 else { return Ok(None) };
+        let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
+        SerialPort::attach_input(&port, Box::new(io::stdin())).map_err(host("serial input"))?;
+        Ok(raw)
+    }
+}
+
+/// Builds the devices and connects them to `vm`.
+pub(super) fn build(
+    config: &mut Config,
+    vm: &Vm,
+    memory: &GuestMemory,
+    timeline: &Arc<Timeline>,
+) -> Result<Machine, MachineError> {
+    let mut ports = Bus::new();
+    ports.insert(layout::PORT_I8042, shared(I8042))?;
+    ports.insert(layout::PORT_PVPANIC, shared(PvPanic))?;
+    ports.insert(layout::PORT_SLEEP, shared(SleepRegisters::default()))?;
+    ports.insert(layout::PORT_RESET, shared(ResetRegister))?;
+    let marks = Arc::clone(timeline);
+    ports.insert(layout::PORT_MARK, shared(MarkPort::new(Box::new(move |code| marks.guest(code)))))?;
+    let input = serial(config, vm, &mut ports)?;
+
+    let mut mmio = Bus::new();
+    let mut subscribers: Vec<Subscriber> = Vec::new();
+    for (slot, device) in virtio_devices(config)?.into_iter().enumerate() {
+        subscribers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
+    }
+
+    let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
+    Ok(Machine { ports, mmio, subscribers, power_button, input })
+}
+
+fn shared<T: BusDevice + 'static>(device: T) -> Arc<Mutex<T>> {
+    Arc::new(Mutex::new(device))
+}
+
+/// An eventfd that raises interrupt line `gsi`.
+fn line(vm: &Vm, gsi: u32) -> Result<EventFd, MachineError> {
+    let irq = EventFd::new(EFD_CLOEXEC).map_err(host("interrupt line"))?;
+    vm.connect_irq(&irq, gsi)?;
+    Ok(irq)
+}
+
+fn serial(config: &mut Config, vm: &Vm, ports: &mut Bus) -> Result<SerialInput, MachineError> {
+    if matches!(config.serial, SerialConfig::Off) {
+        return Ok(SerialInput(None));
+    }
+    // The port stays, whatever is left of its configuration.
+    let (output, takes_input): (Box<dyn Write + Send>, bool) =
+        match std::mem::replace(&mut config.serial, SerialConfig::Null) {
+            SerialConfig::Tty => (Box::new(io::stdout()), true),
+            SerialConfig::File(output) => (Box::new(output.commit()?), false),
+            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false),
+        };
+    let irq = line(vm, layout::GSI_SERIAL)?;
+    let port = Arc::new(Mutex::new(SerialPort::new(irq, output).map_err(host("serial port"))?));
+    ports.insert(layout::PORT_SERIAL, port.clone())?;
+    Ok(SerialInput(takes_input.then_some(port)))
+}
+
+/// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
+fn virtio_devices(config: &mut Config) -> Result<Vec<Box<dyn VirtioDevice>>, MachineError> {
+    let mut devices: Vec<Box<dyn VirtioDevice>> = Vec::new();
+    for (index, disk) in config.disks.drain(..).enumerate() {
+        let path = disk.path().display().to_string();
+        let readonly = disk.readonly();
+        let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
+            .map_err(|source| MachineError::Disk { path, source })?;
+        devices.push(Box::new(block));
+    }
+    if let Some(source) = config.rng.take() {
+        devices.push(Box::new(Rng::new(source)));
+    }
+    Ok(devices)
+}
+
+/// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.
+fn virtio(
+    slot: u64,
+    device: Box<dyn VirtioDevice>,
+    vm: &Vm,
+    memory: &GuestMemory,
+    bus: &mut Bus,
+) -> Result<Subscriber, MachineError> {
+    let start = layout::VIRTIO_MMIO.start + slot * layout::VIRTIO_MMIO_STRIDE;
+    let range = Range { start, end: start + layout::VIRTIO_MMIO_STRIDE };
+    let irq = line(vm, layout::GSI_VIRTIO.start + low32(slot))?;
+    let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq).map_err(host("virtio device"))?;
+    for (queue, notify) in (0u32..).zip(transport.notify_fds()) {
+        vm.connect_doorbell(notify, start + mmio::QUEUE_NOTIFY, queue)?;
+    }
+    bus.insert(range, shared(transport))?;
+    Ok(Arc::new(Mutex::new(worker)))
+}

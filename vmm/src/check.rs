@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flatboot check`: can this host run guests, and what is missing.
+
+use std::fmt;
+
+use kvm_ioctls::Kvm;
+use serde::Serialize;
+
+use crate::probe::{self, Depth};
+use crate::vm;
+
+/// What the check found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Whether guests can be booted here.
+    pub usable: bool,
+    /// What is wrong and what to do about it, in one line; none if usable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Most vCPUs that a VM can have here; none if KVM does not open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcpus: Option<usize>,
+    /// Bits of a guest physical address; none if KVM does not open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_bits: Option<u8>,
+}
+
+/// Opens KVM, asks what it can do, and runs the probe guest. Takes a few seconds at most.
+#[must_use]
+pub fn run() -> Report {
+    let kvm = match vm::open_kvm() {
+        Ok(kvm) => kvm,
+        Err(error) => return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None },
+    };
+    let problem = probe::start(Depth::Thorough).and_then(probe::Probing::finish).err().map(|error| chain(&error));
+    Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
+}
+
+/// Prints what [`run`] finds and returns the process's exit status: 0 if guests can be booted, else 1.
+#[must_use]
+pub fn report(json: bool) -> u8 {
+    let report = run();
+    let text = if json { serde_json::to_string(&report).unwrap_or_default() + "\n" } else { report.to_string() };
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    if json && let Some(problem) = &report.problem {
+        eprintln!("{problem}");
+    }
+    u8::from(!report.usable)
+}
+
+/// KVM's limit, or flatboot's if that is lower: APIC ids of one byte, the last of which means "all".
+fn vcpus(kvm: &Kvm) -> usize {
+    kvm.get_max_vcpus().min(255)
+}
+
+fn address_bits(kvm: &Kvm) -> Option<u8> {
+    vm::address_width(kvm).ok().map(|width| width.bits())
+}
+
+/// An error and its sources in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line = format!("{line}: {cause}");
+        source = cause.source();
+    }
+    line
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            None => writeln!(f, "{}: runs guests", vm::KVM_DEVICE)?,
+            Some(problem) => writeln!(f, "{problem}")?,
+        }
+        if let (Some(vcpus), Some(bits)) = (self.vcpus, self.address_bits) {
+            writeln!(f, "limits: {vcpus} vCPUs, {bits}-bit guest physical addresses")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a VM ends, and how the rest of the process learns of it.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use crate::devices::bus::GuestRequest;
+
+/// Why the VM is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The guest powered itself off.
+    PowerOff,
+    /// The guest asked for a reset.
+    Reset,
+    /// The guest's kernel panicked and said so.
+    Panic,
+    /// A vCPU triple-faulted.
+    TripleFault {
+        /// Its index.
+        vcpu: u8,
+    },
+    /// KVM cannot go on.
+    Kvm {
+        /// The vCPU that it happened on.
+        vcpu: u8,
+        /// What KVM said.
+        what: String,
+    },
+    /// The guest was asked to power off and did not in time, or the user asked twice.
+    Stopped {
+        /// What happened.
+        why: String,
+    },
+}
+
+impl Ending {
+    /// The process's exit status; listed in `flatboot run --help`.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::PowerOff | Self::Reset => 0,
+            Self::Panic => 3,
+            Self::TripleFault { .. } => 4,
+            Self::Kvm { .. } => 5,
+            Self::Stopped { .. } => 6,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PowerOff => write!(f, "guest powered off"),
+            Self::Reset => write!(f, "guest asked for a reset"),
+            Self::Panic => write!(f, "guest kernel panicked; its console says why"),
+            Self::TripleFault { vcpu } => write!(f, "guest triple fault on vCPU {vcpu}"),
+            Self::Kvm { vcpu, what } => write!(f, "KVM cannot go on with vCPU {vcpu}: {what}"),
+            Self::Stopped { why } => write!(f, "guest stopped: {why}"),
+        }
+    }
+}
+
+impl From<GuestRequest> for Ending {
+    fn from(request: GuestRequest) -> Self {
+        match request {
+            GuestRequest::PowerOff => Self::PowerOff,
+            GuestRequest::Reset => Self::Reset,
+            GuestRequest::Panic => Self::Panic,
+        }
+    }
+}
+
+/// Where any thread reports the end; the first report wins.
+#[derive(Debug, Clone)]
+pub struct EndingSink {
+    ending: Arc<OnceLock<Ending>>,
+    wake: Arc<EventFd>,
+}
+
+impl EndingSink {
+    /// A sink that nothing has been reported to.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { ending: Arc::default(), wake: Arc::new(EventFd::new(EFD_NONBLOCK)?) })
+    }
+
+    /// Reports `ending`, unless an earlier one was, and wakes whoever waits on [`Self::wake_fd`].
+    pub fn end(&self, ending: Ending) {
+        let _ = self.ending.set(ending);
+        // A full counter means that the reader has been woken already.
+        let _ = self.wake.write(1);
+    }
+
+    /// The end, once there is one.
+    #[must_use]
+    pub fn get(&self) -> Option<&Ending> {
+        self.ending.get()
+    }
+
+    /// Becomes readable when the VM has ended.
+    #[must_use]
+    pub fn wake_fd(&self) -> &EventFd {
+        &self.wake
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_ending_wins() {
+        let sink = EndingSink::new().unwrap();
+        assert_eq!(sink.get(), None);
+        sink.end(Ending::Panic);
+        sink.end(Ending::Reset);
+        assert_eq!(sink.get(), Some(&Ending::Panic));
+        assert_eq!(sink.wake_fd().read().unwrap(), 2);
+    }
+
+    #[test]
+    fn only_wanted_endings_exit_with_zero() {
+        let unwanted = [
+            Ending::Panic,
+            Ending::TripleFault { vcpu: 0 },
+            Ending::Kvm { vcpu: 0, what: String::new() },
+            Ending::Stopped { why: String::new() },
+        ];
+        let codes: Vec<_> = unwanted.iter().map(Ending::exit_code).collect();
+        assert_eq!(codes, [3, 4, 5, 6]);
+        assert_eq!((Ending::PowerOff.exit_code(), Ending::Reset.exit_code()), (0, 0));
+    }
+}

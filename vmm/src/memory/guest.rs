@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Guest memory in this process: mapped on demand, never prefaulted whole.
+#![expect(unsafe_code, reason = "mmap at an alignment of our choice, madvise on ranges of it, memfd")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::ptr::null_mut;
+
+use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
+use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
+
+use super::{GpaRange, GuestMemory};
+use crate::bits::index;
+
+/// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
+pub const HUGE_PAGE: u64 = 2 << 20;
+
+/// What backs guest memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backing {
+    /// Pages of the host's 2 MiB hugetlb pool, reserved when mapped.
+    pub hugetlb: bool,
+    /// A memfd shared with other processes instead of private anonymous memory.
+    pub shared: bool,
+}
+
+/// Why guest memory could not be mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// mmap failed.
+    #[error("--memory: the host cannot map {size} bytes of guest memory at GPA {gpa:#x}{hint}")]
+    Map {
+        /// Bytes asked for.
+        size: u64,
+        /// Where in the guest.
+        gpa: u64,
+        /// What would help.
+        hint: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The regions are not sorted and disjoint, or one is larger than the address space.
+    #[error("--memory: inconsistent memory map: {0}")]
+    Inconsistent(String),
+}
+
+/// Maps one host range for each GPA range of `slots` (sorted, disjoint, page-aligned).
+pub fn map(slots: &[GpaRange], backing: Backing) -> Result<GuestMemory, MapError> {
+    let regions = slots.iter().map(|slot| map_slot(*slot, backing)).collect::<Result<Vec<_>, _>>()?;
+    GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
+}
+
+fn map_slot(slot: GpaRange, backing: Backing) -> Result<GuestRegionMmap, MapError> {
+    let size = slot.length();
+    let failed = |source| MapError::Map {
+        size,
+        gpa: slot.start(),
+        hint: if backing.hugetlb { "; reserve pages in /proc/sys/vm/nr_hugepages" } else { "" },
+        source,
+    };
+    let region = mapping(size, backing).map_err(failed)?;
+    GuestRegionMmap::new(region, GuestAddress(slot.start()))
+        .ok_or_else(|| MapError::Inconsistent(format!("range {slot} wraps")))
+}
+
+fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
+    let length = index(size);
+    let mut flags = if backing.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+    // Without a reservation, hugetlb faults would end in SIGBUS; ordinary memory is overcommitted on purpose.
+    flags |= if backing.hugetlb { libc::MAP_HUGETLB } else { libc::MAP_NORESERVE };
+    let file = if backing.shared { Some(memfd(size, backing.hugetlb)?) } else { None };
+    if file.is_none() {
+        flags |= libc::MAP_ANONYMOUS;
+    }
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let start = map_aligned(length, prot, flags, file.as_ref())?;
+    let mut builder =
+        MmapRegionBuilder::new(length).with_mmap_prot(prot).with_mmap_flags(flags).with_hugetlbfs(backing.hugetlb);
+    if let Some(file) = file {
+        builder = builder.with_file_offset(FileOffset::new(file, 0));
+    }
+    // SAFETY: `start..start + length` was mapped above for this region alone and is never unmapped: guest memory
+    // lives until the process ends, since vCPU threads may touch it until then.
+    unsafe { builder.with_raw_mmap_pointer(start) }.build().map_err(io::Error::other)
+}
+
+/// Maps `length` bytes at a multiple of [`HUGE_PAGE`]; the kernel only promises page alignment.
+fn map_aligned(length: usize, prot: i32, flags: i32, file: Option<&File>) -> io::Result<*mut u8> {
+    let slack = index(HUGE_PAGE);
+    let reserved = length.checked_add(slack).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+    let reserve_flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that exists.
+    let base = unsafe { libc::mmap(null_mut(), reserved, libc::PROT_NONE, reserve_flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let offset = base.align_offset(slack);
+    let target = base.wrapping_byte_add(offset);
+    let fd = file.map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
+    // SAFETY: `target..target + length` lies inside the reservation made above, which nothing else uses.
+    let mapped = unsafe { libc::mmap(target, length, prot, flags | libc::MAP_FIXED, fd, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(mapped.cast())
+}
+
+fn memfd(size: u64, hugetlb: bool) -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | if hugetlb { libc::MFD_HUGETLB } else { 0 };
+    // SAFETY: the name is a terminated string; the call touches no other memory.
+    let fd = unsafe { libc::memfd_create(c"flatboot-guest-memory".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` is new and owned by nobody else.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(size)?;
+    Ok(file)
+}
+
+/// Asks for transparent huge pages behind `range` (GPA). Failure costs speed, nothing else.
+pub fn advise_huge(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
+    advise(memory, range, libc::MADV_HUGEPAGE)
+}
+
+/// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14).
+pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
+    advise(memory, range, libc::MADV_POPULATE_WRITE)
+}
+
+fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> {
+    for region in memory.iter() {
+        let start = range.start().max(region.start_addr().raw_value());
+        let end = range.end().min(region.last_addr().raw_value().saturating_add(1));
+        if start >= end {
+            continue;
+        }
+        let offset = start - region.start_addr().raw_value();
+        let address = region.as_ptr().wrapping_add(index(offset));
+        // SAFETY: `start..end` was clipped to this region's mapping, and neither advice changes its contents.
+        let result = unsafe { libc::madvise(address.cast(), index(end - start), advice) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vm_memory::Bytes;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn mapping_is_huge_page_aligned_and_readable_at_both_ends() {
+        let slots = [GpaRange::of(0, 64 * MIB), GpaRange::of(1 << 32, 5 * MIB)];
+        for shared in [false, true] {
+            let memory = map(&slots, Backing { hugetlb: false, shared }).unwrap();
+            for (region, slot) in memory.iter().zip(&slots) {
+                assert_eq!(region.as_ptr().align_offset(index(HUGE_PAGE)), 0);
+                for at in [slot.start(), slot.end() - 8] {
+                    memory.write_obj(at, GuestAddress(at)).unwrap();
+                    assert_eq!(memory.read_obj::<u64>(GuestAddress(at)).unwrap(), at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn populate_keeps_contents_and_clips_to_what_is_mapped() {
+        let memory = map(&[GpaRange::of(0, 4 * MIB)], Backing::default()).unwrap();
+        memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
+        populate(&memory, GpaRange::new(MIB, 8 * MIB)).unwrap();
+        assert_eq!(memory.read_obj::<u64>(GuestAddress(MIB)).unwrap(), 7);
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_an_error() {
+        let error = map(&[GpaRange::of(0, 1 << 60)], Backing::default()).unwrap_err();
+        assert!(error.to_string().contains("cannot map"), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The map of a VM's memory, for people and as JSON.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::e820::E820Kind;
+use super::plan::MemoryPlan;
+use super::range::GpaRange;
+use super::size::Size;
+use crate::layout;
+
+/// A plan and what is placed in it.
+///
+/// Its [`Display`](fmt::Display) is a table, sorted by address, in which what lies inside a range is indented below it; its
+/// [`Serialize`] has the same content, addresses and sizes in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryMap<'a> {
+    /// The plan.
+    pub plan: &'a MemoryPlan,
+    /// Where the kernel goes.
+    pub kernel: Option<GpaRange>,
+    /// Where the initramfs goes.
+    pub initramfs: Option<GpaRange>,
+}
+
+struct Row {
+    range: GpaRange,
+    /// How deep in the tree rows of this kind are; rows of the same range become one.
+    depth: usize,
+    what: String,
+}
+
+impl MemoryMap<'_> {
+    fn rows(&self) -> Vec<Row> {
+        let plan = self.plan;
+        let mut rows: Vec<_> = self.ram_rows().collect();
+        rows.extend(plan.regions().iter().enumerate().map(|(index, region)| {
+            let flags = names(region.flags.iter_names().map(|(name, _)| name));
+            row(GpaRange::of(region.base, region.length), 2, format!("region {index}{flags}"))
+        }));
+        rows.extend(plan.arenas().iter().enumerate().map(|(index, arena)| {
+            let flags = names(arena.flags.iter_names().map(|(name, _)| name));
+            row(GpaRange::of(arena.base, arena.length), 3, format!("memmap arena {index}{flags}"))
+        }));
+        rows.extend(layout::RANGES.map(|(name, range)| {
+            let range = GpaRange::from(range);
+            let in_ram = plan.slots().iter().any(|slot| slot.contains(range));
+            row(range, if in_ram { 3 } else { 0 }, name.to_owned())
+        }));
+        rows.extend(self.kernel.map(|range| row(range, 3, "kernel".to_owned())));
+        rows.extend(self.initramfs.map(|range| row(range, 3, "initramfs".to_owned())));
+        merge(rows)
+    }
+
+    fn ram_rows(&self) -> impl Iterator<Item = Row> {
+        let slots = self.plan.slots().iter().enumerate();
+        let slots = slots.map(|(index, slot)| row(*slot, 0, format!("KVM slot {index}")));
+        let e820 = self.plan.e820().iter().map(|entry| {
+            let kind = match entry.kind {
+                E820Kind::Ram => "RAM",
+                E820Kind::Reserved => "reserved",
+            };
+            row(entry.range, 1, kind.to_owned())
+        });
+        slots.chain(e820)
+    }
+
+    fn hand_off_length(&self) -> usize {
+        flatboot_handoff::encoded_len(self.plan.regions().len(), self.plan.arenas().len())
+    }
+}
+
+fn row(range: GpaRange, depth: usize, what: String) -> Row {
+    Row { range, depth, what }
+}
+
+fn names<'a>(flags: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = flags.collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+}
+
+/// Sorts by address, a range before what lies inside it, and makes one row of those that have the same range.
+fn merge(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by_key(|row| (row.range.start(), Reverse(row.range.end()), row.depth));
+    let mut merged: Vec<Row> = Vec::with_capacity(rows.len());
+    for row in rows {
+        match merged.last_mut() {
+            Some(last) if last.range == row.range => last.what = format!("{}, {}", last.what, row.what),
+            _ => merged.push(row),
+        }
+    }
+    indent(&mut merged);
+    merged
+}
+
+/// Makes each row's depth the number of rows that it lies in.
+fn indent(rows: &mut [Row]) {
+    let mut open: Vec<GpaRange> = Vec::new();
+    for row in rows {
+        while open.pop_if(|outer| !outer.contains(row.range)).is_some() {}
+        row.depth = open.len();
+        open.push(row.range);
+    }
+}
+
+impl fmt::Display for MemoryMap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.plan;
+        let input = plan.input();
+        writeln!(
+            f,
+            "{} of RAM in {}, {} pages, {}-bit guest physical addresses",
+            input.size,
+            count(plan.slots().len(), "KVM slot"),
+            if input.hugepages { "huge" } else { "4 KiB" },
+            input.address_width.bits()
+        )?;
+        writeln!(
+            f,
+            "hand-off: {}, {}, {} bytes\n",
+            count(plan.regions().len(), "region"),
+            count(plan.arenas().len(), "arena"),
+            self.hand_off_length()
+        )?;
+
+        writeln!(f, "{:<15}  {:<15}  {:>11}  WHAT", "START", "END", "SIZE")?;
+        for Row { range, depth, what } in self.rows() {
+            let size = Size(range.length());
+            let indent = 2 * depth;
+            writeln!(f, "{:#015x}  {:#015x}  {size:>11}  {:indent$}{what}", range.start(), range.end(), "")?;
+        }
+        Ok(())
+    }
+}
+
+fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
+impl Serialize for MemoryMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plan = self.plan;
+        let regions = plan.regions().iter().map(|region| {
+            json!({
+                "start": region.base,
+                "end": region.end(),
+                "node": region.node,
+                "flags": list(region.flags.iter_names().map(|(name, _)| name)),
+            })
+        });
+        let arenas = plan.arenas().iter().map(|arena| {
+            json!({
+                "start": arena.base,
+                "end": arena.end(),
+                "node": arena.node,
+                "flags": list(arena.flags.iter_names().map(|(name, _)| name)),
+                "layout_id": arena.layout_id,
+            })
+        });
+        json!({
+            "size": plan.input().size.bytes(),
+            "hugepages": plan.input().hugepages,
+            "address_bits": plan.input().address_width.bits(),
+            "slots": plan.slots(),
+            "e820": plan.e820(),
+            "hand_off": {
+                "length": self.hand_off_length(),
+                "regions": regions.collect::<Vec<_>>(),
+                "arenas": arenas.collect::<Vec<_>>(),
+            },
+            "kernel": self.kernel,
+            "initramfs": self.initramfs,
+        })
+        .serialize(serializer)
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Value> {
+    names.map(Value::from).collect()
+}

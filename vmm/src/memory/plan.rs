@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The plan of a VM's memory: everything that follows from its size, before anything is mapped.
+
+use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, encode, encoded_len};
+
+use super::arenas::arenas;
+use super::e820::{E820Entry, e820};
+use super::range::{AddressWidth, GpaRange};
+use super::shape::{MAX_HOLES, ram};
+use super::size::{MemorySize, Size};
+use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
+
+/// What a plan follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanInput {
+    /// All of the VM's RAM.
+    pub size: MemorySize,
+    /// Gaps of one section to cut into the memory above 4 GiB; at most [`MAX_HOLES`].
+    pub holes: u16,
+    /// Whether the host backs all of it with huge pages.
+    pub hugepages: bool,
+    /// How wide the guest's physical addresses are: what KVM supports, at most what the processor reports.
+    pub address_width: AddressWidth,
+}
+
+/// Why memory cannot be planned as asked, or cannot hold what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "each variant's message is its documentation, and its fields are what the message names"
+)]
+pub enum PlanError {
+    #[error(
+        "memory size {size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
+    )]
+    TooLarge { size: MemorySize, min: Size, max: Size, bits: u8 },
+    #[error("memory holes {holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
+    TooManyHoles { holes: u16 },
+    #[error(
+        "memory holes {holes}: must be fewer than the whole sections of {:#} above 4 GiB, which are {sections}",
+        Size(SECTION_SIZE)
+    )]
+    TooFewSections { holes: u16, sections: u64 },
+    #[error("kernel: takes guest memory {kernel}: must be inside {room}, the RAM that kernels are loaded to")]
+    Kernel { kernel: GpaRange, room: GpaRange },
+    #[error("initramfs: {size} bytes: must be at most {room}, the largest piece of memory that the kernel leaves free")]
+    Initramfs { size: u64, room: u64 },
+}
+
+/// RAM, its e820 map and its hand-off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryPlan {
+    input: PlanInput,
+    ram: Vec<GpaRange>,
+    e820: Vec<E820Entry>,
+    regions: Vec<Region>,
+    arenas: Vec<Arena>,
+}
+
+impl MemoryPlan {
+    /// Plans memory: at most four sections below 4 GiB, the rest from 4 GiB up.
+    pub fn new(input: &PlanInput) -> Result<Self, PlanError> {
+        let ram = ram(input.size, input.holes, input.address_width)?;
+        let regions = regions(&ram, input.hugepages);
+        let arenas = arenas(&ram, &regions);
+        Ok(Self { input: *input, e820: e820(&ram), ram, regions, arenas })
+    }
+
+    /// What it follows from.
+    #[must_use]
+    pub const fn input(&self) -> &PlanInput {
+        &self.input
+    }
+
+    /// The KVM memory slots: ranges of RAM, sorted; each one contiguous mapping in the VMM. The first starts at 0.
+    #[must_use]
+    pub fn slots(&self) -> &[GpaRange] {
+        &self.ram
+    }
+
+    /// The e820 map, sorted; at most [`E820_MAX_ENTRIES`](super::E820_MAX_ENTRIES).
+    #[must_use]
+    pub fn e820(&self) -> &[E820Entry] {
+        &self.e820
+    }
+
+    /// The hand-off's regions, sorted.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The hand-off's arenas, sorted.
+    #[must_use]
+    pub fn arenas(&self) -> &[Arena] {
+        &self.arenas
+    }
+
+    /// Notes that the VMM writes to `range` before the guest runs: no region that shares a byte with it is `ZEROED`.
+    pub fn mark_written(&mut self, range: GpaRange) {
+        for region in &mut self.regions {
+            if GpaRange::new(region.base, region.end()).overlaps(range) {
+                region.flags.remove(RegionFlags::ZEROED);
+            }
+        }
+    }
+
+    /// The hand-off table, as the guest finds it in its memory.
+    pub fn hand_off(&self) -> Result<Vec<u8>, TableError> {
+        let mut table = vec![0; encoded_len(self.regions.len(), self.arenas.len())];
+        encode(&self.regions, &self.arenas, &mut table)?;
+        Ok(table)
+    }
+}
+
+/// One region for each range of RAM, from 1 MiB up: the kernel itself cuts them into pieces for its threads.
+fn regions(ram: &[GpaRange], hugepages: bool) -> Vec<Region> {
+    ram.iter()
+        .map(|range| {
+            let base = range.start().max(HIGH_MEMORY_START);
+            let length = range.end() - base;
+            let mut flags = RegionFlags::empty();
+            flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
+            flags.set(RegionFlags::HUGE, hugepages);
+            // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
+            flags.set(RegionFlags::ZEROED, base >= ABOVE_4G);
+            Region { base, length, node: 0, flags }
+        })
+        .collect()
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Can this host's KVM run an ordinary guest?
+//!
+//! A device node that opens proves little: there are KVMs that run 16-bit code and end with an emulation failure at
+//! the first `LOCK CMPXCHG16B`, or interpret kernel-mode code hundreds of times too slowly. So a tiny 64-bit guest is
+//! run in ring 0, with page tables: it does that instruction and then some loop turns, under a time limit.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use kvm_ioctls::VcpuExit;
+use vm_memory::{Bytes, GuestAddress};
+
+use crate::cpu::registers;
+use crate::memory::GpaRange;
+use crate::memory::guest::{self, Backing};
+use crate::vm::{self, VmError};
+
+/// Where the guest's code is, and where it does its exchange; below the boot page tables, which `registers` writes.
+const CODE: u64 = 0x1000;
+const EXCHANGE: u64 = 0x2000;
+const MEMORY: u64 = 0x10000;
+/// Port and value that say that the guest came through.
+const PORT: u16 = 0xf4;
+const DONE: u8 = 0x42;
+
+/// How hard to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// A thousand loop turns: that the instructions work. Takes well under a millisecond on hardware.
+    Quick,
+    /// Four million turns: that they work at a speed that makes sense.
+    Thorough,
+}
+
+impl Depth {
+    fn turns(self) -> u32 {
+        match self {
+            Self::Quick => 1_000,
+            Self::Thorough => 4_000_000,
+        }
+    }
+}
+
+/// Longest that a probe may take. Hardware needs milliseconds, a nested emulator tenths of a second; a KVM that
+/// interprets needs many seconds. No result depends on the exact value.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// Why KVM cannot run guests.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// KVM itself cannot be used.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    /// The tiny guest could not be set up.
+    #[error("KVM: the probe guest cannot be set up: {0}")]
+    Setup(String),
+    /// The tiny guest failed.
+    #[error(
+        "/dev/kvm: opens, but cannot run ordinary guests: {0}; nested virtualization of this kind is not enough, \
+         use a host with full KVM or the emulated KVM host"
+    )]
+    Unusable(String),
+    /// The tiny guest did not finish.
+    #[error(
+        "/dev/kvm: opens, but runs guest code far too slowly to boot anything; \
+         use a host with full KVM or the emulated KVM host"
+    )]
+    TooSlow,
+}
+
+/// A probe guest on its way.
+#[derive(Debug)]
+pub struct Probing(Receiver<Result<(), ProbeError>>);
+
+/// Runs the probe guest in a thread of its own.
+pub fn start(depth: Depth) -> Result<Probing, ProbeError> {
+    let (sender, result) = channel();
+    thread::Builder::new()
+        .name("probe".to_owned())
+        .spawn(move || drop(sender.send(run_guest(depth))))
+        .map_err(|e| ProbeError::Setup(e.to_string()))?;
+    Ok(Probing(result))
+}
+
+impl Probing {
+    /// Waits for the guest's end, at most for a few seconds.
+    ///
+    /// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
+    pub fn finish(self) -> Result<(), ProbeError> {
+        match self.0.recv_timeout(LIMIT) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(ProbeError::TooSlow),
+            Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Setup("its thread ended".to_owned())),
+        }
+    }
+}
+
+fn run_guest(depth: Depth) -> Result<(), ProbeError> {
+    let kvm = vm::open_kvm()?;
+    let setup = |e: &dyn std::fmt::Display| ProbeError::Setup(e.to_string());
+    let memory = guest::map(&[GpaRange::of(0, MEMORY)], Backing::default()).map_err(|e| setup(&e))?;
+    registers::write_tables(&memory).map_err(|e| setup(&e))?;
+    memory.write_slice(&code(depth.turns()), GuestAddress(CODE)).map_err(|e| setup(&e))?;
+    let fd = kvm.create_vm().map_err(|e| failed("KVM_CREATE_VM", e))?;
+    vm::set_memory(&fd, &memory)?;
+    let mut vcpu = fd.create_vcpu(0).map_err(|e| failed("KVM_CREATE_VCPU", e))?;
+    vm::set_boot_registers(&vcpu, CODE)?;
+    let mut regs = registers::general(CODE);
+    regs.rsi = EXCHANGE;
+    vcpu.set_regs(&regs).map_err(|e| failed("KVM_SET_REGS", e))?;
+    loop {
+        match vcpu.run() {
+            Ok(VcpuExit::IoOut(PORT, [DONE])) => return Ok(()),
+            Ok(VcpuExit::Intr) => {}
+            Ok(VcpuExit::InternalError) => {
+                return Err(ProbeError::Unusable("emulation failure at LOCK CMPXCHG16B or a loop".to_owned()));
+            }
+            Ok(other) => return Err(ProbeError::Unusable(format!("the probe guest ended with {other:?}"))),
+            Err(e) if e.errno() == libc::EINTR || e.errno() == libc::EAGAIN => {}
+            Err(e) => return Err(failed("KVM_RUN", e)),
+        }
+    }
+}
+
+fn failed(call: &'static str, error: kvm_ioctls::Error) -> ProbeError {
+    ProbeError::Vm(VmError::Ioctl { call, source: io::Error::from_raw_os_error(error.errno()) })
+}
+
+/// `lock cmpxchg16b [rsi]; mov ecx, turns; 1: dec ecx; jnz 1b; mov al, DONE; out PORT, al; hlt`
+fn code(turns: u32) -> Vec<u8> {
+    let mut code = vec![0xf0, 0x48, 0x0f, 0xc7, 0x0e, 0xb9];
+    code.extend(turns.to_le_bytes());
+    code.extend([0xff, 0xc9, 0x75, 0xfc, 0xb0, DONE, 0xe6, PORT.to_le_bytes()[0], 0xf4]);
+    code
+}

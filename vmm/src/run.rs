@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flatboot run`: from the configuration to the process's exit status.
+
+use std::env;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::boot::{self, BootError};
+use crate::config::{Config, ConfigError, FileError, OutputFile, RawConfig};
+use crate::devices::terminal;
+use crate::ending::Ending;
+use crate::memory::Size;
+use crate::timeline::{self, Timeline};
+
+/// Why there is no ending to report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The command line or one of its files.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file to write went away.
+    #[error(transparent)]
+    Output(#[from] FileError),
+    /// The VM did not start.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The guest ran, but its timeline is lost.
+    #[error("--timeline {path}: cannot be written")]
+    Timeline {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The guest asked for a reset and could not be started again.
+    #[error("--restart-on-reset: this program cannot be started again")]
+    Restart(#[source] io::Error),
+}
+
+/// What is needed after the configuration has been consumed.
+struct Aftermath {
+    timeline: Option<OutputFile>,
+    restart: bool,
+    vcpus: u8,
+    memory: u64,
+}
+
+/// Runs the VM to its end. `zero` is when this process began to execute.
+pub fn run(raw: RawConfig, zero: Instant) -> Result<Ending, RunError> {
+    let timeline = Arc::new(Timeline::new(zero));
+    let mut config = Config::try_from(raw)?;
+    timeline.phase("configuration valid");
+    let mut after = Aftermath {
+        timeline: config.timeline.take(),
+        restart: config.restart_on_reset,
+        vcpus: config.cpus.get(),
+        memory: config.memory.size.bytes(),
+    };
+    let ending = boot::run(config, &timeline);
+    terminal::restore();
+    let ending = ending?;
+    eprintln!("flatboot: {ending}");
+    after.report(&timeline)?;
+    if after.restart && ending == Ending::Reset {
+        return Err(RunError::Restart(start_again()));
+    }
+    Ok(ending)
+}
+
+impl Aftermath {
+    /// Writes the timeline where the user asked for it, and shows it.
+    fn report(&mut self, timeline: &Timeline) -> Result<(), RunError> {
+        let Some(output) = self.timeline.take() else {
+            return Ok(());
+        };
+        let marks = timeline.marks();
+        let path = output.path().display().to_string();
+        let mut file = output.commit()?;
+        timeline::write_json(&mut file, &marks, self.vcpus, self.memory)
+            .map_err(|source| RunError::Timeline { path, source })?;
+        let picture = timeline::waterfall(&marks);
+        let summary = timeline::summary(&marks, self.vcpus, &Size(self.memory).to_string());
+        // A terminal that went away takes the picture with it, not the guest's exit status.
+        let _ = write!(io::stderr(), "\n{picture}\n{summary}\n");
+        Ok(())
+    }
+}
+
+/// Replaces this process by a fresh one with the same arguments: no state of the old VM can survive. Returns only on failure.
+fn start_again() -> io::Error {
+    match env::current_exe() {
+        Ok(program) => Command::new(program).args(env::args_os().skip(1)).exec(),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! vCPU threads: all of them start at once and early, do useful work, then run the guest.
+//!
+//! A thread makes its vCPU, says so, and backs its share of the memory that the guest touches first. Secondary vCPUs
+//! then enter `KVM_RUN` and wait there, in the kernel, for their start-up IPI; the boot CPU waits for its entry point.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use kvm_ioctls::{VcpuExit, VcpuFd};
+
+use crate::devices::Bus;
+use crate::ending::{Ending, EndingSink};
+use crate::memory::{GpaRange, GuestMemory, guest};
+use crate::timeline::Timeline;
+use crate::vm::{self, Vm, VmError};
+
+/// What every vCPU thread needs.
+#[derive(Debug)]
+pub struct Shared {
+    /// The VM.
+    pub vm: Vm,
+    /// Its memory.
+    pub memory: GuestMemory,
+    /// I/O ports.
+    pub ports: Bus,
+    /// Memory-mapped registers.
+    pub mmio: Bus,
+    /// Where the end is reported.
+    pub sink: EndingSink,
+    /// Where the boot CPU marks its first run.
+    pub timeline: Arc<Timeline>,
+}
+
+/// Why the vCPUs did not come up.
+#[derive(Debug, thiserror::Error)]
+pub enum VcpuError {
+    /// The host has no room for another thread.
+    #[error("vCPU {index}: its thread cannot be started")]
+    Thread {
+        /// Index of the vCPU.
+        index: u8,
+        /// Why.
+        source: io::Error,
+    },
+    /// KVM refused.
+    #[error("vCPU {index}")]
+    Create {
+        /// Index of the vCPU.
+        index: u8,
+        /// Why.
+        source: VmError,
+    },
+    /// A thread ended before it reported.
+    #[error("a vCPU thread ended without a word")]
+    Lost,
+}
+
+/// The running threads, with the boot CPU still waiting for its entry point.
+#[derive(Debug)]
+pub struct Waiting {
+    vcpus: u8,
+    ready: Receiver<Result<(), VcpuError>>,
+    entry: Sender<u64>,
+}
+
+/// Starts a thread for each element of `backing`; element `i` lists the GPA ranges that vCPU `i` backs.
+pub fn start(shared: &Arc<Shared>, backing: Vec<Vec<GpaRange>>) -> Result<Waiting, VcpuError> {
+    let (ready_tx, ready) = channel();
+    let (entry, entry_rx) = channel();
+    let mut entry_rx = Some(entry_rx);
+    let mut vcpus = 0;
+    for (index, share) in (0u8..).zip(backing) {
+        let worker = Worker { index, shared: Arc::clone(shared), share, ready: ready_tx.clone() };
+        let entry = entry_rx.take();
+        thread::Builder::new()
+            .name(format!("vcpu{index}"))
+            .spawn(move || worker.run(entry.as_ref()))
+            .map_err(|source| VcpuError::Thread { index, source })?;
+        vcpus = index + 1;
+    }
+    Ok(Waiting { vcpus, ready, entry })
+}
+
+impl Waiting {
+    /// Waits until every vCPU exists (the guest may send IPIs to any of them), then lets the boot CPU go to `entry`.
+    pub fn release(self, entry: u64) -> Result<(), VcpuError> {
+        for _ in 0..self.vcpus {
+            self.ready.recv().map_err(|_| VcpuError::Lost)??;
+        }
+        self.entry.send(entry).map_err(|_| VcpuError::Lost)
+    }
+}
+
+struct Worker {
+    index: u8,
+    shared: Arc<Shared>,
+    share: Vec<GpaRange>,
+    ready: Sender<Result<(), VcpuError>>,
+}
+
+impl Worker {
+    /// `entry` is there for the boot CPU alone.
+    fn run(self, entry: Option<&Receiver<u64>>) {
+        let index = self.index;
+        let created = self.shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source });
+        let mut vcpu = match created {
+            Ok(vcpu) => vcpu,
+            Err(error) => return drop(self.ready.send(Err(error))),
+        };
+        // The receiver is gone when another vCPU has failed; then there is nothing to run.
+        if self.ready.send(Ok(())).is_err() {
+            return;
+        }
+        for &range in &self.share {
+            if let Err(error) = guest::populate(&self.shared.memory, range) {
+                tracing::warn!(vcpu = index, %range, %error, "memory is backed on first touch instead");
+            }
+        }
+        if let Some(entry) = entry {
+            let Ok(entry) = entry.recv() else { return };
+            if let Err(error) = vm::set_boot_registers(&vcpu, entry) {
+                return self.shared.sink.end(Ending::Kvm { vcpu: index, what: error.to_string() });
+            }
+            self.shared.timeline.phase("first KVM_RUN");
+        }
+        let ending = loop {
+            if let Some(ending) = step(&mut vcpu, index, &self.shared) {
+                break ending;
+            }
+        };
+        self.shared.sink.end(ending);
+    }
+}
+
+/// One `KVM_RUN` and what it asks for; an [`Ending`] when the vCPU must not run again.
+fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
+    let over = |what: String| Some(Ending::Kvm { vcpu: index, what });
+    match vcpu.run() {
+        Ok(VcpuExit::IoIn(port, data)) => {
+            shared.ports.read(u64::from(port), data);
+            None
+        }
+        Ok(VcpuExit::IoOut(port, data)) => shared.ports.write(u64::from(port), data).map(Ending::from),
+        Ok(VcpuExit::MmioRead(address, data)) => {
+            shared.mmio.read(address, data);
+            None
+        }
+        Ok(VcpuExit::MmioWrite(address, data)) => shared.mmio.write(address, data).map(Ending::from),
+        Ok(VcpuExit::Shutdown) => Some(Ending::TripleFault { vcpu: index }),
+        Ok(VcpuExit::InternalError) => {
+            over("internal error, as for an instruction that it cannot emulate; see `flatboot check`".to_owned())
+        }
+        Ok(VcpuExit::FailEntry(reason, cpu)) => {
+            over(format!("hardware refused entry, reason {reason:#x} on CPU {cpu}"))
+        }
+        Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => None,
+        Ok(other) => over(format!("unexpected exit {other:?}")),
+        Err(error) => match error.errno() {
+            // EAGAIN: a waiting vCPU was sent its INIT; the next KVM_RUN goes on from there.
+            libc::EINTR | libc::EAGAIN => None,
+            libc::EFAULT | libc::ENOMEM => over("the host could not back a page of guest memory".to_owned()),
+            _ => over(error.to_string()),
+        },
+    }
+}
+
+/// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries.
+#[must_use]
+pub fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
+    let total: u64 = ranges.iter().map(|range| range.length()).sum();
+    let quota = total.div_ceil(u64::from(count.max(1))).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
+    let mut out = vec![Vec::new(); usize::from(count)];
+    let (mut worker, mut room) = (0, quota);
+    for range in ranges {
+        let mut start = range.start();
+        while start < range.end() {
+            let end = range.end().min(start + room);
+            if let Some(share) = out.get_mut(worker) {
+                share.push(GpaRange::new(start, end));
+            }
+            room -= end - start;
+            start = end;
+            if room == 0 {
+                (worker, room) = (worker + 1, quota);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_cover_everything_once(
+            sizes in proptest::collection::vec(1u64..64, 0..8),
+            count in 1u8..=255,
+        ) {
+            let mut at = 0;
+            let ranges: Vec<_> = sizes.iter().map(|pages| {
+                let range = GpaRange::of(at, pages * 0x10_0000);
+                    at = range.end() + 0x20_0000;
+                range
+            }).collect();
+            let shares = shares(&ranges, count);
+            prop_assert_eq!(shares.len(), usize::from(count));
+            let mut all: Vec<_> = shares.into_iter().flatten().collect();
+            all.sort_by_key(|range| range.start());
+            let mut merged: Vec<GpaRange> = Vec::new();
+            for range in all {
+                match merged.last_mut() {
+                    Some(last) if last.end() == range.start() => *last = GpaRange::new(last.start(), range.end()),
+                    _ => merged.push(range),
+                }
+            }
+            prop_assert_eq!(merged, ranges);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The VM as KVM knows it: memory slots, interrupt controllers, and what every vCPU is made from.
+#![expect(unsafe_code, reason = "KVM_SET_USER_MEMORY_REGION hands our mappings to the kernel")]
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region};
+use kvm_ioctls::{Cap, IoEventAddress, Kvm, VcpuFd, VmFd};
+use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::bits::index;
+use crate::cpu::cpuid::{self, Topology};
+use crate::cpu::registers;
+use crate::layout;
+use crate::memory::{AddressWidth, GuestMemory};
+
+/// Where KVM is.
+pub const KVM_DEVICE: &str = "/dev/kvm";
+/// The ABI version that has been the only one since Linux 2.6.22.
+const KVM_API_VERSION: i32 = 12;
+
+/// What KVM must be able to do for flatboot, with the name that its API document uses.
+pub const REQUIRED: [(Cap, &str); 8] = [
+    (Cap::UserMemory, "KVM_CAP_USER_MEMORY"),
+    (Cap::Irqchip, "KVM_CAP_IRQCHIP"),
+    (Cap::Pit2, "KVM_CAP_PIT2"),
+    (Cap::Irqfd, "KVM_CAP_IRQFD"),
+    (Cap::Ioeventfd, "KVM_CAP_IOEVENTFD"),
+    (Cap::ExtCpuid, "KVM_CAP_EXT_CPUID"),
+    (Cap::SetTssAddr, "KVM_CAP_SET_TSS_ADDR"),
+    (Cap::SetIdentityMapAddr, "KVM_CAP_SET_IDENTITY_MAP_ADDR"),
+];
+
+/// Why KVM cannot be used, or refused something.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// No device node.
+    #[error("{KVM_DEVICE}: missing: load the kvm_intel or kvm_amd module, or enable virtualization in the firmware")]
+    Missing,
+    /// No permission.
+    #[error("{KVM_DEVICE}: no permission: it belongs to group id {group}; add yourself to that group or run as root")]
+    Permission {
+        /// The node's group.
+        group: u32,
+    },
+    /// It opens, but not as KVM.
+    #[error("{KVM_DEVICE}: cannot be opened")]
+    Open(#[source] io::Error),
+    /// An ABI that nobody has seen.
+    #[error("{KVM_DEVICE}: API version {0}, needed is {KVM_API_VERSION}")]
+    Version(i32),
+    /// A capability is missing.
+    #[error("{KVM_DEVICE}: lacks {0}: this host's KVM is too old or too small")]
+    Lacks(&'static str),
+    /// More vCPUs than KVM can make.
+    #[error("--cpus boot={wanted}: this host's KVM allows at most {most}")]
+    TooManyVcpus {
+        /// Asked for.
+        wanted: u8,
+        /// Allowed.
+        most: usize,
+    },
+    /// An ioctl failed.
+    #[error("KVM: {call} failed")]
+    Ioctl {
+        /// Its name.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The CPUID table is larger than KVM takes.
+    #[error("KVM: CPUID table too large")]
+    Cpuid(#[source] vmm_sys_util::fam::Error),
+}
+
+fn ioctl(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> VmError {
+    move |e| VmError::Ioctl { call, source: io::Error::from_raw_os_error(e.errno()) }
+}
+
+/// Opens KVM and checks version and capabilities.
+pub fn open_kvm() -> Result<Kvm, VmError> {
+    let kvm = Kvm::new().map_err(|e| {
+        let source = io::Error::from_raw_os_error(e.errno());
+        match source.kind() {
+            io::ErrorKind::NotFound => VmError::Missing,
+            io::ErrorKind::PermissionDenied => {
+                VmError::Permission { group: Path::new(KVM_DEVICE).metadata().map_or(0, |m| m.gid()) }
+            }
+            _ => VmError::Open(source),
+        }
+    })?;
+    match kvm.get_api_version() {
+        KVM_API_VERSION => {}
+        other => return Err(VmError::Version(other)),
+    }
+    for (cap, name) in REQUIRED {
+        if !kvm.check_extension(cap) {
+            return Err(VmError::Lacks(name));
+        }
+    }
+    Ok(kvm)
+}
+
+/// How wide guest physical addresses may be: CPUID 0x80000008, bits 23..16 of EAX if set, else 7..0.
+pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
+    const LEAF_ADDRESS_SIZES: u32 = 0x8000_0008;
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
+    let eax = cpuid.as_slice().iter().find(|entry| entry.function == LEAF_ADDRESS_SIZES).map_or(0, |entry| entry.eax);
+    let [physical, _, guest, _] = eax.to_le_bytes();
+    Ok(AddressWidth::reported(if guest == 0 { physical } else { guest }))
+}
+
+/// A VM with memory and interrupt controllers, before its first vCPU.
+#[derive(Debug)]
+pub struct Vm {
+    fd: VmFd,
+    cpuid: CpuId,
+    topology: Topology,
+}
+
+impl Vm {
+    /// Creates the VM and gives it every region of `memory` as a memory slot.
+    pub fn create(kvm: &Kvm, memory: &GuestMemory, vcpus: u8) -> Result<Self, VmError> {
+        let most = kvm.get_max_vcpus();
+        if usize::from(vcpus) > most {
+            return Err(VmError::TooManyVcpus { wanted: vcpus, most });
+        }
+        let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
+        let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
+        let fd = kvm.create_vm().map_err(ioctl("KVM_CREATE_VM"))?;
+        // Both before the first vCPU (Documentation/virt/kvm/api.rst, 4.40 and 4.41): Intel's real mode needs them.
+        fd.set_identity_map_address(layout::KVM_IDENTITY_MAP.start).map_err(ioctl("KVM_SET_IDENTITY_MAP_ADDR"))?;
+        fd.set_tss_address(index(layout::KVM_TSS.start)).map_err(ioctl("KVM_SET_TSS_ADDR"))?;
+        set_memory(&fd, memory)?;
+        fd.create_irq_chip().map_err(ioctl("KVM_CREATE_IRQCHIP"))?;
+        let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
+        fd.create_pit2(pit).map_err(ioctl("KVM_CREATE_PIT2"))?;
+        Ok(Self { fd, cpuid, topology: Topology { vcpus, tsc_deadline, tsc_khz: None } })
+    }
+
+    /// Makes vCPU `index` with its CPUID and model-specific registers.
+    pub fn create_vcpu(&self, index: u8) -> Result<VcpuFd, VmError> {
+        let vcpu = self.fd.create_vcpu(u64::from(index)).map_err(ioctl("KVM_CREATE_VCPU"))?;
+        let topology = Topology { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.topology };
+        let table = cpuid::for_vcpu(&self.cpuid, index, topology).map_err(VmError::Cpuid)?;
+        vcpu.set_cpuid2(&table).map_err(ioctl("KVM_SET_CPUID2"))?;
+        for msr in registers::msrs() {
+            let msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
+            vcpu.set_msrs(&msrs).map_err(ioctl("KVM_SET_MSRS"))?;
+        }
+        Ok(vcpu)
+    }
+
+    /// Lets a write to `irq` raise interrupt line `gsi`.
+    pub fn connect_irq(&self, irq: &EventFd, gsi: u32) -> Result<(), VmError> {
+        self.fd.register_irqfd(irq, gsi).map_err(ioctl("KVM_IRQFD"))
+    }
+
+    /// Lets a 32-bit guest write of `value` to GPA `address` signal `event` without leaving the kernel.
+    pub fn connect_doorbell(&self, event: &EventFd, address: u64, value: u32) -> Result<(), VmError> {
+        self.fd.register_ioevent(event, &IoEventAddress::Mmio(address), value).map_err(ioctl("KVM_IOEVENTFD"))
+    }
+}
+
+/// Prepares the boot CPU for the kernel's entry point.
+pub fn set_boot_registers(vcpu: &VcpuFd, entry: u64) -> Result<(), VmError> {
+    let reset = vcpu.get_sregs().map_err(ioctl("KVM_GET_SREGS"))?;
+    vcpu.set_sregs(&registers::special(reset)).map_err(ioctl("KVM_SET_SREGS"))?;
+    vcpu.set_regs(&registers::general(entry)).map_err(ioctl("KVM_SET_REGS"))
+}
+
+/// Gives each region of `memory` to `fd` as a slot of its own.
+pub fn set_memory(fd: &VmFd, memory: &GuestMemory) -> Result<(), VmError> {
+    for (slot, region) in (0u32..).zip(memory.iter()) {
+        let description = kvm_userspace_memory_region {
+            slot,
+            flags: 0,
+            guest_phys_addr: region.start_addr().raw_value(),
+            memory_size: region.len(),
+            userspace_addr: region.as_ptr() as u64,
+        };
+        // SAFETY: the region's mapping is `len` bytes long and outlives the VM (see `memory::guest`); slots do not
+        // overlap because the regions of a `GuestMemory` do not.
+        unsafe { fd.set_user_memory_region(description) }.map_err(ioctl("KVM_SET_USER_MEMORY_REGION"))?;
+    }
+    Ok(())
+}

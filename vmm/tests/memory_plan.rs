@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What holds for every plan, and what some plans are exactly.
+#![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
+
+use flatboot::layout::{ABOVE_4G, HANDOFF, HIGH_MEMORY_START, LOW_MEMORY_MAX};
+use flatboot::memory::{
+    AddressWidth, E820_MAX_ENTRIES, E820Kind, GpaRange, MAX_HOLES, MemoryMap, MemoryPlan, MemorySize, PlanError,
+    PlanInput,
+};
+use flatboot_handoff::{ARENA_ALIGN, Region, RegionFlags, SECTION_SIZE, Table};
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+fn input(size: u64, holes: u16) -> PlanInput {
+    let size = MemorySize::try_from(size).expect("a valid size");
+    PlanInput { size, holes, hugepages: false, address_width: AddressWidth::reported(48) }
+}
+
+fn plan(size: u64, holes: u16) -> MemoryPlan {
+    MemoryPlan::new(&input(size, holes)).expect("a plan")
+}
+
+fn ranges(regions: &[Region]) -> Vec<GpaRange> {
+    regions.iter().map(|region| GpaRange::of(region.base, region.length)).collect()
+}
+
+fn arena_ranges(plan: &MemoryPlan) -> Vec<GpaRange> {
+    plan.arenas().iter().map(|arena| GpaRange::of(arena.base, arena.length)).collect()
+}
+
+/// Bytes of memmap: 2 MiB for every section that holds RAM.
+fn memmap(plan: &MemoryPlan) -> u64 {
+    plan.slots().iter().map(|slot| slot.end().div_ceil(SECTION_SIZE) - slot.start() / SECTION_SIZE).sum::<u64>()
+        * 2
+        * MIB
+}
+
+fn sorted_and_disjoint(ranges: &[GpaRange]) -> bool {
+    ranges.iter().all(|range| !range.is_empty()) && ranges.windows(2).all(|pair| pair[0].end() <= pair[1].start())
+}
+
+fn length(ranges: &[GpaRange]) -> u64 {
+    ranges.iter().map(|range| range.length()).sum()
+}
+
+/// Small sizes, where the special cases are, as often as large ones.
+fn sizes() -> impl Strategy<Value = u64> {
+    prop_oneof![64..1024u64, 64..16 * 1024u64, 64..=16 * 1024 * 1024u64].prop_map(|mib| mib * MIB)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn every_plan_keeps_the_rules(size in sizes(), holes in 0..=MAX_HOLES, cut in any::<bool>(), hugepages in any::<bool>()) {
+        let holes = if cut { holes } else { 0 };
+        let planned = MemoryPlan::new(&PlanInput { hugepages, ..input(size, holes) });
+        let sections = size.saturating_sub(LOW_MEMORY_MAX) / SECTION_SIZE;
+        if holes > 0 && sections <= holes.into() {
+            prop_assert_eq!(planned, Err(PlanError::TooFewSections { holes, sections }));
+            return Ok(());
+        }
+        let plan = planned.expect("a plan");
+
+        check_ram(&plan, size, holes)?;
+        check_hand_off(&plan)?;
+        check_arenas(&plan)?;
+    }
+
+    #[test]
+    fn an_initramfs_overlaps_nothing(size in sizes(), initramfs in 1..3 * GIB, kernel_end in HIGH_MEMORY_START..GIB) {
+        let mut plan = plan(size, 0);
+        let kernel = GpaRange::new(HIGH_MEMORY_START, kernel_end);
+        if plan.check_kernel(kernel).is_err() {
+            return Ok(());
+        }
+        match plan.place_initramfs(initramfs, kernel_end) {
+            Ok(range) => {
+                prop_assert_eq!(range.length(), initramfs);
+                prop_assert_eq!(range.start() % 4096, 0);
+                prop_assert!(plan.slots().iter().any(|slot| slot.contains(range)));
+                prop_assert!(!range.overlaps(kernel));
+                prop_assert!(!arena_ranges(&plan).iter().any(|arena| arena.overlaps(range)));
+                plan.mark_written(range);
+                let zeroed = |region: &&Region| region.flags.contains(RegionFlags::ZEROED);
+                let zeroed: Vec<_> = plan.regions().iter().filter(zeroed).copied().collect();
+                prop_assert!(!ranges(&zeroed).iter().any(|zeroed| zeroed.overlaps(range)));
+                prop_assert!(plan.hand_off().is_ok());
+            }
+            Err(PlanError::Initramfs { size, room }) => {
+                prop_assert!(size == initramfs && room < size);
+                prop_assert_eq!(plan.place_initramfs(room.max(1), kernel_end).is_ok(), room > 0);
+            }
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
+}
+
+fn check_ram(plan: &MemoryPlan, size: u64, holes: u16) -> Result<(), TestCaseError> {
+    let slots = plan.slots();
+    prop_assert!(sorted_and_disjoint(slots));
+    prop_assert_eq!(length(slots), size);
+    prop_assert_eq!(slots[0].start(), 0);
+    prop_assert!(slots[0].end() <= LOW_MEMORY_MAX);
+    prop_assert!(slots[1..].iter().all(|slot| slot.start() >= ABOVE_4G && slot.start() % SECTION_SIZE == 0));
+    if holes > 0 {
+        prop_assert_eq!(slots.len(), usize::from(holes) + 2);
+        prop_assert!(slots[1..].windows(2).all(|pair| pair[0].end() + SECTION_SIZE == pair[1].start()));
+        let whole = |slot: &GpaRange| slot.length() / SECTION_SIZE;
+        let lengths = || slots[1..].iter().map(whole);
+        prop_assert!(lengths().max() <= lengths().min().map(|shortest| shortest + 1));
+    }
+
+    let e820 = plan.e820();
+    prop_assert!(e820.len() <= E820_MAX_ENTRIES);
+    prop_assert!(sorted_and_disjoint(&e820.iter().map(|entry| entry.range).collect::<Vec<_>>()));
+    prop_assert!(e820.iter().all(|entry| slots.iter().any(|slot| slot.contains(entry.range))));
+    let ram = e820.iter().filter(|entry| entry.kind == E820Kind::Ram).map(|entry| entry.range.length()).sum::<u64>();
+    // All but the legacy hole, 0x9fc00 to 1 MiB, is usable.
+    prop_assert_eq!(ram, size - (MIB - 0x9fc00));
+    Ok(())
+}
+
+fn check_hand_off(plan: &MemoryPlan) -> Result<(), TestCaseError> {
+    let table = plan.hand_off().expect("a valid table");
+    // `struct setup_data` before it has 16 bytes.
+    prop_assert!(table.len() as u64 + 16 <= HANDOFF.end - HANDOFF.start);
+    let table = Table::parse(&table).expect("a valid table");
+    prop_assert!(table.regions().eq(plan.regions().iter().copied()));
+    prop_assert!(table.arenas().eq(plan.arenas().iter().copied()));
+
+    let regions = ranges(plan.regions());
+    prop_assert_eq!(regions[0].start(), HIGH_MEMORY_START);
+    prop_assert_eq!(length(&regions), length(plan.slots()) - MIB);
+    let ram =
+        |range: &GpaRange| plan.e820().iter().any(|entry| entry.kind == E820Kind::Ram && entry.range.contains(*range));
+    prop_assert!(regions.iter().all(ram));
+    for region in plan.regions() {
+        prop_assert_eq!(region.flags.contains(RegionFlags::ZEROED), region.base >= ABOVE_4G);
+        prop_assert_eq!(region.flags.contains(RegionFlags::HUGE), plan.input().hugepages);
+    }
+    Ok(())
+}
+
+fn check_arenas(plan: &MemoryPlan) -> Result<(), TestCaseError> {
+    let arenas = arena_ranges(plan);
+    if arenas.is_empty() {
+        // Only where the memory above 4 GiB is less than twice the whole memmap, and its rounding and margin.
+        let high = length(&plan.slots()[1..]);
+        prop_assert!(
+            high > 0 && high / 2 < memmap(plan) + 4 * MIB + plan.slots().len() as u64 * ARENA_ALIGN,
+            "no arena"
+        );
+        return Ok(());
+    }
+    prop_assert_eq!(length(&arenas), memmap(plan));
+    let (low, high) = arenas.into_iter().partition::<Vec<GpaRange>, _>(|arena| arena.end() <= ABOVE_4G);
+    prop_assert!(low.is_empty() || (high.is_empty() && plan.slots().len() == 1));
+    Ok(())
+}
+
+/// The whole plan as the map shows it: what changes here changes what guests see.
+fn shown(plan: &MemoryPlan) -> String {
+    MemoryMap { plan, kernel: None, initramfs: None }.to_string()
+}
+
+#[test]
+fn a_ragged_vm() {
+    let shown = shown(&plan(5 * GIB + 4 * MIB, 0));
+    let expected = "\
+5124 MiB of RAM in 2 KVM slots, 4 KiB pages, 48-bit guest physical addresses
+hand-off: 2 regions, 1 arena, 120 bytes
+
+START            END                     SIZE  WHAT
+0x0000000000000  0x0000020000000      512 MiB  KVM slot 0
+0x0000000000000  0x000000009fc00      639 KiB    RAM
+0x0000000000500  0x0000000000600        256 B      GDT
+0x0000000007000  0x0000000008000        4 KiB      zero page
+0x0000000009000  0x000000000f000       24 KiB      boot page tables
+0x0000000020000  0x0000000021000        4 KiB      command line
+0x0000000030000  0x0000000070000      256 KiB      hand-off
+0x00000000e0000  0x0000000100000      128 KiB    reserved, ACPI tables
+0x0000000100000  0x0000020000000      511 MiB    RAM, region 0 (RAGGED)
+0x00000d0000000  0x00000d000e000       56 KiB  virtio-mmio
+0x00000fec00000  0x00000fec01000        4 KiB  I/O APIC
+0x00000fee00000  0x00000fee01000        4 KiB  local APIC
+0x00000fffbc000  0x00000fffbd000        4 KiB  KVM identity map
+0x00000fffbd000  0x00000fffc0000       12 KiB  KVM TSS
+0x0000100000000  0x0000220400000     4612 MiB  KVM slot 1, RAM, region 1 (ZEROED, RAGGED)
+0x000021ae00000  0x0000220000000       82 MiB    memmap arena 0
+";
+    assert_eq!(shown, expected, "\n{shown}");
+}
+
+#[test]
+fn a_small_vm_has_one_region_and_its_arena_in_it() {
+    let plan = plan(64 * MIB, 0);
+    assert_eq!(ranges(plan.regions()), [GpaRange::new(MIB, 64 * MIB)]);
+    assert_eq!(arena_ranges(&plan), [GpaRange::new(58 * MIB, 60 * MIB)]);
+    assert_eq!(plan.place_initramfs(MIB, 32 * MIB), Ok(GpaRange::new(57 * MIB, 58 * MIB)));
+}
+
+#[test]
+fn memory_just_above_the_low_part_is_ragged_and_has_no_arena() {
+    let plan = plan(513 * MIB, 0);
+    assert_eq!(ranges(plan.regions()), [GpaRange::new(MIB, 512 * MIB), GpaRange::of(ABOVE_4G, MIB)]);
+    assert!(plan.arenas().is_empty());
+}
+
+#[test]
+fn the_arena_of_a_cut_vm_is_in_the_highest_part_that_holds_it() {
+    // 64 parts of 7 or 8 sections; the memmap of 64 GiB has 1 GiB, the most an arena may take of one is 512 MiB.
+    let plan = plan(64 * GIB, 63);
+    assert_eq!(plan.regions().len(), 65);
+    assert_eq!(plan.arenas().len(), 3);
+    assert_eq!(length(&arena_ranges(&plan)), GIB);
+    assert_eq!(plan.arenas().last().map(|arena| arena.end() + 4 * MIB), plan.slots().last().map(|slot| slot.end()));
+}
+
+#[test]
+fn an_initramfs_goes_low_if_it_fits() {
+    let plan = plan(2 * GIB, 0);
+    let low = plan.place_initramfs(8 * MIB + 1, 64 * MIB);
+    assert_eq!(low, Ok(GpaRange::of(504 * MIB - 4096, 8 * MIB + 1)));
+    assert_eq!(plan.place_initramfs(448 * MIB, 64 * MIB), Ok(GpaRange::new(64 * MIB, 512 * MIB)));
+    assert_eq!(plan.place_initramfs(448 * MIB, 64 * MIB + 1), Ok(GpaRange::of(ABOVE_4G, 448 * MIB)));
+}
+
+#[test]
+fn errors_name_the_thing_the_value_and_what_would_be_right() {
+    let narrow = |size, holes| {
+        let address_width = AddressWidth::reported(40);
+        MemoryPlan::new(&PlanInput { address_width, ..input(size, holes) })
+    };
+    let kernel = GpaRange::new(16 * MIB, 600 * MIB);
+    let cases = [
+        (
+            narrow(TIB, 0),
+            "memory size 1T: must be between 64M and 1044992M, which is what 40-bit physical addresses have room for",
+        ),
+        (
+            narrow(TIB - 4 * GIB + 512 * MIB, 1),
+            "memory size 1044992M: must be between 64M and 1044864M, which is what 40-bit physical addresses have room for",
+        ),
+        (narrow(64 * GIB, 125), "memory holes 125: must be at most 124, the e820 map has no room for more"),
+        (narrow(GIB, 4), "memory holes 4: must be fewer than the whole sections of 128M above 4 GiB, which are 4"),
+    ];
+    for (result, message) in cases {
+        assert_eq!(result.map_err(|error| error.to_string()), Err(message.to_owned()));
+    }
+
+    assert!(narrow(TIB - 4 * GIB + 512 * MIB, 0).is_ok(), "the largest size that the message names");
+    let plan = plan(GIB, 0);
+    assert_eq!(
+        plan.check_kernel(kernel).map_err(|error| error.to_string()),
+        Err("kernel: takes guest memory 0x1000000..0x25800000: must be inside 0x100000..0x20000000, the RAM that kernels are loaded to".to_owned())
+    );
+    assert_eq!(
+        plan.place_initramfs(GIB, 32 * MIB).map_err(|error| error.to_string()),
+        Err("initramfs: 1073741824 bytes: must be at most 515899392, the largest piece of memory that the kernel leaves free".to_owned())
+    );
+}
+
+#[test]
+fn the_map_as_json_says_the_same() {
+    let plan = plan(GIB, 0);
+    let map = MemoryMap { plan: &plan, kernel: Some(GpaRange::new(MIB, 2 * MIB)), initramfs: None };
+    let json = serde_json::to_value(map).expect("JSON");
+    assert_eq!(json["size"], GIB);
+    assert_eq!(json["slots"][1], serde_json::json!({"start": ABOVE_4G, "end": ABOVE_4G + 512 * MIB}));
+    assert_eq!(json["e820"][1], serde_json::json!({"start": 0xe0000, "end": MIB, "kind": "reserved"}));
+    assert_eq!(json["hand_off"]["regions"][0]["flags"], serde_json::json!(["RAGGED"]));
+    assert_eq!(json["hand_off"]["arenas"][0]["end"], ABOVE_4G + 508 * MIB);
+    assert_eq!(json["kernel"]["end"], 2 * MIB);
+    assert!(json["initramfs"].is_null());
+}
