@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The little of the kernel that mm/memmap_handoff.c needs, for user space. */
+/* The little of the kernel that the files under test need, for user space. */
 #ifndef KERNEL_STUBS_H
 #define KERNEL_STUBS_H
 
@@ -50,6 +50,46 @@ static inline int kstrtoull(const char *s, unsigned int base,
 	*res = strtoull(s, &end, base);
 	return errno || end == s || *end ? -EINVAL : 0;
 }
+
+#define GFP_KERNEL	0
+#define __GFP_NOFAIL	1
+#define __GFP_NOWARN	0
+#define max(a, b)	((a) > (b) ? (a) : (b))
+#define min(a, b)	((a) < (b) ? (a) : (b))
+#define PHYS_PFN(x)	((unsigned long)((x) >> 12))
+#define U64_MAX		UINT64_MAX
+
+typedef struct { long v; } atomic_long_t;
+typedef struct { u64 v; } atomic64_t;
+
+void *kzalloc(size_t size, int gfp);
+void *kvcalloc(size_t n, size_t size, int gfp);
+void kvfree(const void *p);
+
+struct zone { int nid; unsigned long zone_start_pfn, end_pfn; };
+
+static inline int zone_to_nid(const struct zone *z)
+{
+	return z->nid;
+}
+
+static inline unsigned long zone_end_pfn(const struct zone *z)
+{
+	return z->end_pfn;
+}
+
+static inline unsigned long pfn_to_section_nr(unsigned long pfn)
+{
+	return pfn / PAGES_PER_SECTION;
+}
+
+static inline unsigned long section_nr_to_pfn(unsigned long nr)
+{
+	return nr * PAGES_PER_SECTION;
+}
+
+void __next_mem_pfn_range_in_zone(u64 *idx, struct zone *zone,
+				  unsigned long *spfn, unsigned long *epfn);
 
 #define early_param(name, fn) \
 	int (*test_early_param)(char *) = fn
