@@ -6,6 +6,7 @@ use std::fmt;
 use kvm_ioctls::Kvm;
 use serde::Serialize;
 
+use crate::cli::ExitStatus;
 use crate::probe::{self, Depth};
 use crate::vm;
 
@@ -36,16 +37,16 @@ pub fn run() -> Report {
     Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
 }
 
-/// Prints what [`run`] finds and returns the process's exit status: 0 if guests can be booted, else 1.
+/// Prints what [`run`] finds and returns the process's exit status.
 #[must_use]
-pub fn report(json: bool) -> u8 {
+pub fn report(json: bool) -> ExitStatus {
     let report = run();
     let text = if json { serde_json::to_string(&report).unwrap_or_default() + "\n" } else { report.to_string() };
     let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
     if json && let Some(problem) = &report.problem {
         eprintln!("{problem}");
     }
-    u8::from(!report.usable)
+    if report.usable { ExitStatus::Done } else { ExitStatus::Error }
 }
 
 /// KVM's limit, or flatboot's if that is lower: APIC ids of one byte, the last of which means "all".

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
+use crate::cli::ExitStatus;
 use crate::devices::bus::GuestRequest;
 
 /// Why the VM is over.
@@ -38,15 +39,15 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The process's exit status; listed in `flatboot run --help`.
+    /// The process's exit status.
     #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub fn exit_status(&self) -> ExitStatus {
         match self {
-            Self::PowerOff | Self::Reset => 0,
-            Self::Panic => 3,
-            Self::TripleFault { .. } => 4,
-            Self::Kvm { .. } => 5,
-            Self::Stopped { .. } => 6,
+            Self::PowerOff | Self::Reset => ExitStatus::Done,
+            Self::Panic => ExitStatus::Panic,
+            Self::TripleFault { .. } => ExitStatus::TripleFault,
+            Self::Kvm { .. } => ExitStatus::Kvm,
+            Self::Stopped { .. } => ExitStatus::Timeout,
         }
     }
 }
@@ -129,8 +130,9 @@ mod tests {
             Ending::Kvm { vcpu: 0, what: String::new() },
             Ending::Stopped { why: String::new() },
         ];
-        let codes: Vec<_> = unwanted.iter().map(Ending::exit_code).collect();
-        assert_eq!(codes, [3, 4, 5, 6]);
-        assert_eq!((Ending::PowerOff.exit_code(), Ending::Reset.exit_code()), (0, 0));
+        for ending in unwanted {
+            assert!(ending.exit_status() as u8 > ExitStatus::Usage as u8, "{ending}");
+        }
+        assert_eq!((Ending::PowerOff.exit_status(), Ending::Reset.exit_status()), (ExitStatus::Done, ExitStatus::Done));
     }
 }

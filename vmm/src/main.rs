@@ -4,27 +4,38 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
 use flatboot::check::{self, chain};
-use flatboot::cli::{Cli, Verb, map};
+use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, map};
 use flatboot::run;
-
-/// Exit status of whatever went wrong before or beside the guest.
-const FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
     let zero = Instant::now();
-    let cli = Cli::parse();
-    log_to_stderr();
-    let code = match cli.verb {
-        Verb::Run(raw) => run::run(raw, zero).map(|ending| ending.exit_code()).map_err(|error| chain(&error)),
-        Verb::Check(args) => Ok(check::report(args.json)),
-        Verb::Map(args) => map::run(&args).map(|()| 0).map_err(|error| chain(&error)),
+    let cli = match Cli::from_arguments(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(NotACommand::Answer(text)) => {
+            print!("{text}");
+            return ExitStatus::Done.into();
+        }
+        Err(NotACommand::Wrong(line)) => return fail(&line, ExitStatus::Usage),
     };
-    ExitCode::from(code.unwrap_or_else(|line| {
-        eprintln!("flatboot: error: {line}");
-        FAILURE
-    }))
+    log_to_stderr();
+    let wrong = |usage| if usage { ExitStatus::Usage } else { ExitStatus::Error };
+    match cli.verb {
+        Verb::Run(raw) => match run::run(raw, zero) {
+            Ok(ending) => ending.exit_status().into(),
+            Err(error) => fail(&chain(&error), wrong(error.is_usage())),
+        },
+        Verb::Check(args) => check::report(args.json).into(),
+        Verb::Map(args) => match map::run(&args) {
+            Ok(()) => ExitStatus::Done.into(),
+            Err(error) => fail(&chain(&error), wrong(error.is_usage())),
+        },
+    }
+}
+
+fn fail(line: &str, status: ExitStatus) -> ExitCode {
+    eprintln!("flatboot: error: {line}");
+    status.into()
 }
 
 /// Diagnostics for whoever asks for them: `FLATBOOT_LOG=debug`, in the syntax of `RUST_LOG`; warnings otherwise.

@@ -40,6 +40,17 @@ pub enum RunError {
     Restart(#[source] io::Error),
 }
 
+impl RunError {
+    /// Whether the command line alone is wrong, whatever files and hosts there are.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Config(error) => error.is_usage(),
+            _ => false,
+        }
+    }
+}
+
 /// What is needed after the configuration has been consumed.
 struct Aftermath {
     timeline: Option<OutputFile>,

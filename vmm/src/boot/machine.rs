@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices of the VM, on their buses and with their interrupt lines.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -75,6 +75,10 @@ impl SerialInput {
     pub(super) fn start(self) -> Result<Option<RawTerminal>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
         let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
+        if raw.is_none() && io::stdin().is_terminal() {
+            // Another process group has the terminal: reading from it would stop this process (SIGTTIN).
+            return Ok(None);
+        }
         SerialPort::attach_input(&port, Box::new(io::stdin())).map_err(host("serial input"))?;
         Ok(raw)
     }

@@ -3,10 +3,9 @@
 
 use std::fmt;
 
-use super::bus::{BusDevice, GuestRequest};
+use flatboot_handoff::marks;
 
-/// The guest kernel panicked.
-const KERNEL_PANIC: u8 = 0x5f;
+use super::bus::{BusDevice, GuestRequest};
 
 /// I/O port 0x80. Every byte goes to the sink, on the vCPU thread that wrote it, before that vCPU goes on.
 pub struct MarkPort {
@@ -35,7 +34,7 @@ impl BusDevice for MarkPort {
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
         let code = *data.first().filter(|_| offset == 0)?;
         (self.sink)(code);
-        (code == KERNEL_PANIC).then_some(GuestRequest::Panic)
+        (code == marks::PANIC).then_some(GuestRequest::Panic)
     }
 }
 
