@@ -49,11 +49,11 @@ base() { sed -n "s/^$1=//p" "$here/BASE"; }
 
 # What the kernel called $name is made of: sets patches and fragments.
 describe() {
-	local all=("$here"/patches/0*.patch) config=$here/config
+	local all=("$here"/patches/000[1-9]-*.patch) config=$here/config
 	patches=()
 	case $name in
 	guest | base)
-		patches=("${all[@]:1}")
+		patches=("${all[@]}")
 		fragments=("$config/base.config")
 		[ "$name" = base ] || fragments+=("$config/debian.config")
 		fragments+=("$config/marks.config" "$config/handoff.config")

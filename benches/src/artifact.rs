@@ -20,7 +20,7 @@ pub enum ArtifactError {
     #[error("cannot find this program's own path")]
     OwnPath(#[source] io::Error),
     /// The kernel directory lacks the image.
-    #[error("{}: no kernel image there: {source}", path.display())]
+    #[error("{}: no kernel image there", path.display())]
     Kernel {
         /// The image looked for.
         path: PathBuf,

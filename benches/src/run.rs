@@ -49,9 +49,11 @@ fn in_host(mut options: HostOptions, mut command: Command, stdin: Stdin) -> Resu
     let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
     let (since, limit) = (Instant::now(), command.timeout);
     options.start_limit = options.start_limit.min(limit.unwrap_or(Duration::MAX));
-    let launched = HostSession::launch(&options)?;
-    interrupts.forward(launched.control());
-    let result = launched.ready().and_then(|mut host| {
+    let launched = HostSession::launch(&options).and_then(|launched| {
+        interrupts.forward(launched.control());
+        launched.ready()
+    });
+    let result = launched.and_then(|mut host| {
         command.timeout = limit.map(|limit| limit.saturating_sub(since.elapsed()));
         let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
         host.run_streaming(&command, Streams { stdin, stdout: &mut stdout, stderr: &mut stderr })

@@ -3,6 +3,8 @@
 
 pub mod acpi;
 pub mod bits;
+pub mod boot;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod cpu;
@@ -13,6 +15,7 @@ pub mod kernel;
 pub mod layout;
 pub mod memory;
 pub mod probe;
+pub mod run;
 pub mod signals;
 pub mod timeline;
 pub mod vcpu;

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use kvm_bindings::KVM_MAX_CPUID_ENTRIES;
 use kvm_ioctls::VcpuExit;
 use vm_memory::{Bytes, GuestAddress};
 
@@ -107,6 +108,9 @@ fn run_guest(depth: Depth) -> Result<(), ProbeError> {
     let fd = kvm.create_vm().map_err(|e| failed("KVM_CREATE_VM", e))?;
     vm::set_memory(&fd, &memory)?;
     let mut vcpu = fd.create_vcpu(0).map_err(|e| failed("KVM_CREATE_VCPU", e))?;
+    // Without CPUID, KVM allows no long mode.
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(|e| failed("KVM_GET_SUPPORTED_CPUID", e))?;
+    vcpu.set_cpuid2(&cpuid).map_err(|e| failed("KVM_SET_CPUID2", e))?;
     vm::set_boot_registers(&vcpu, CODE)?;
     let mut regs = registers::general(CODE);
     regs.rsi = EXCHANGE;

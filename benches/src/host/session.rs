@@ -315,7 +315,8 @@ impl Unconnected {
         let process = self.machine.killer().process();
         let mut waiting =
             [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN), PollFd::new(&process, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+        let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+        let timeout = Timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() };
         poll(&mut waiting, Some(&timeout)).map_err(|e| HostError::Connection(e.into()))?;
         if !waiting[0].revents().is_empty() {
             return Ok(listener.accept().map_err(HostError::Connection)?.0);

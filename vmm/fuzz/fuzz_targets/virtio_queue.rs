@@ -2,19 +2,21 @@
 //! Any driver, against the disk and the entropy source: registers, queues and requests.
 #![no_main]
 
+use std::fs::File;
 use std::sync::LazyLock;
 
 use flatboot::devices::virtio::exercise::exercise;
 use libfuzzer_sys::fuzz_target;
 use vmm_sys_util::tempfile::TempFile;
 
-/// Eight sectors. One file for all runs: what a run leaves on the disk does not change what the next one may do.
-static DISK: LazyLock<TempFile> = LazyLock::new(|| {
-    let disk = TempFile::new().expect("a temporary file for the disk");
-    disk.as_file().set_len(8 * 512).expect("room for the disk");
+/// Eight sectors, without a name. One file for all runs: what a run leaves on the disk does not change what the next one
+/// may do.
+static DISK: LazyLock<File> = LazyLock::new(|| {
+    let disk = TempFile::new().expect("a temporary file for the disk").into_file();
+    disk.set_len(8 * 512).expect("room for the disk");
     disk
 });
 
 fuzz_target!(|program: &[u8]| {
-    exercise(program, DISK.as_file()).expect("the host can run the device");
+    exercise(program, &DISK).expect("the host can run the device");
 });

@@ -58,7 +58,6 @@ fn host(what: &'static str) -> impl Fn(io::Error) -> MachineError {
 }
 
 /// Everything that the vCPUs and the event loop need of the devices.
-#[derive(Debug)]
 pub(super) struct Machine {
     pub(super) ports: Bus,
     pub(super) mmio: Bus,

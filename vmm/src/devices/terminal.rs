@@ -90,3 +90,98 @@ fn restore_on_panic() {
         previous(info);
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    use std::{env, thread};
+
+    use rustix::process::{Pid, WaitOptions, waitpid};
+
+    use super::*;
+
+    /// Says to this test binary which part to play.
+    const ROLE: &str = "FLATBOOT_TEST_TERMINAL_ROLE";
+
+    fn mode() -> (InputModes, LocalModes) {
+        let mode = tcgetattr(stdin()).unwrap();
+        (mode.input_modes, mode.local_modes)
+    }
+
+    fn is_raw() -> bool {
+        !mode().1.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    /// This test binary again, to run only [`play_a_role`].
+    fn player(role: &str) -> Command {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "--nocapture", "--test-threads=1", "devices::terminal::tests::play_a_role"]);
+        command.env(ROLE, role);
+        command
+    }
+
+    #[test]
+    fn without_a_terminal_nothing_happens() {
+        assert!(player("none").stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    }
+
+    #[test]
+    fn every_way_out_restores_the_terminal() {
+        // script(1) gives its command a terminal of its own, as foreground process group.
+        let me = player("foreground");
+        let words = std::iter::once(me.get_program()).chain(me.get_args());
+        let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        let output = Command::new("script")
+            .args(["--quiet", "--return", "--command", &quoted.join(" "), "/dev/null"])
+            .env(ROLE, "foreground")
+            .stdin(Stdio::null())
+            .output()
+            .expect("script(1), of Debian's bsdutils, must be there");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+
+    /// No test of its own: what the tests above start in another process.
+    #[test]
+    fn play_a_role() {
+        match env::var(ROLE).as_deref() {
+            Ok("foreground") => in_the_foreground(),
+            Ok(_) => {
+                assert!(RawTerminal::enter().unwrap().is_none());
+                restore();
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[expect(clippy::zombie_processes, reason = "waitpid waits, and unlike wait sees a stop")]
+    fn in_the_foreground() {
+        let own = mode();
+        assert!(!is_raw());
+        let guard = RawTerminal::enter().unwrap().unwrap();
+        assert!(is_raw());
+        drop(guard);
+        assert_eq!(mode(), own, "dropping restores");
+
+        let guard = RawTerminal::enter().unwrap().unwrap();
+        restore();
+        assert_eq!(mode(), own, "restore() restores");
+        restore();
+        std::mem::forget(guard);
+
+        let guard = RawTerminal::enter().unwrap().unwrap();
+        assert!(is_raw());
+        assert!(thread::spawn(|| panic!("on purpose")).join().is_err());
+        assert_eq!(mode(), own, "a panic restores");
+        drop(guard);
+
+        // Another process group on this terminal is in the background. It must neither change the mode nor be stopped.
+        let guard = RawTerminal::enter().unwrap().unwrap();
+        let child = player("background").process_group(0).spawn().unwrap();
+        let (_, status) = waitpid(Some(Pid::from_child(&child)), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert_eq!(status.exit_status(), Some(0), "stopped or failed: {status:?}");
+        assert!(is_raw());
+        drop(guard);
+        assert_eq!(mode(), own);
+    }
+}

@@ -18,7 +18,7 @@ use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
 
 /// After this many requests the queue waits its turn again, so that no guest keeps the event loop from its other work.
-const REQUESTS_PER_TURN: u32 = 32;
+const REQUESTS_PER_TURN: u32 = 16;
 /// After this many bytes likewise.
 const BYTES_PER_TURN: u64 = 16 << 20;
 

@@ -25,6 +25,8 @@ const SECTORS: u8 = 8;
 const HEADER: u64 = BUFFERS;
 const DATA: u64 = BUFFERS + 0x1000;
 const STATUS: u64 = BUFFERS + 0x100;
+/// Bytes from [`BUFFERS`] on that a test compares.
+const SNAPSHOT: usize = 0x1_0000;
 const F_FLUSH: u64 = 1 << 9;
 
 fn driver(file: &TempFile, readonly: bool) -> Driver {
@@ -198,15 +200,44 @@ fn malformed_chains_complete() {
     assert_eq!(request(&mut driver, IN, 0, &[(DATA, 512, true)]), (OK, 513), "and the next one works");
 }
 
+/// A disk of `size` bytes of nothing, and a request for `segments` times `length` bytes from its start.
+fn large_request(size: u64, segments: usize, length: u32) -> (Driver, Vec<(u64, u32, bool)>) {
+    let file = TempFile::new().unwrap();
+    file.as_file().set_len(size).unwrap();
+    let driver = driver(&file, false);
+    put_header(&driver, IN, 0);
+    let mut request = vec![(HEADER, 16, false)];
+    request.extend(vec![(DATA, length, true); segments]);
+    request.push((STATUS, 1, true));
+    (driver, request)
+}
+
+#[test]
+fn a_request_has_a_most() {
+    // 24 of these are SIZE_MAX times SEG_MAX, 63 MiB.
+    for (segments, expected) in [(24, OK), (25, IOERR)] {
+        let (mut driver, request) = large_request(128 << 20, segments, (63 << 20) / 24);
+        driver.request(&request);
+        assert_eq!(status(&driver), expected, "{segments} segments");
+    }
+}
+
 #[test]
 fn many_requests_take_turns() {
-    let file = disk(SECTORS);
-    let mut driver = driver(&file, false);
-    put_header(&driver, FLUSH, 0);
-    driver.chain(0, &[(HEADER, 16, false), (STATUS, 1, true)]);
+    let (mut driver, request) = large_request(512, 1, 512);
+    driver.chain(0, &request);
     (0..QUEUE_SIZE).for_each(|_| driver.offer(0));
-    assert!(driver.kick() > 1);
+    assert_eq!(driver.kick(), 3, "16, 16, and a look whether there is more");
     assert_eq!(driver.used_index(), QUEUE_SIZE);
+}
+
+#[test]
+fn large_requests_take_turns() {
+    let (mut driver, request) = large_request(4 << 20, 8, 512 << 10);
+    driver.chain(0, &request);
+    (0..10).for_each(|_| driver.offer(0));
+    assert_eq!(driver.kick(), 3, "16 MiB, 16 MiB, 8 MiB");
+    assert_eq!(driver.used_index(), 10);
 }
 
 /// One valid request: kind, sector, sectors, how to cut header, data and status, and whether by an indirect table.
@@ -258,7 +289,7 @@ proptest! {
             } else {
                 driver.chain(0, &segments);
             }
-            let mut before = driver.bytes(BUFFERS, MEMORY_SIZE - BUFFERS as usize);
+            let mut before = driver.bytes(BUFFERS, SNAPSHOT);
             driver.offer(0);
             driver.kick();
             let disk = usize::from(sector) * 512..usize::from(sector + count) * 512;
@@ -280,7 +311,7 @@ proptest! {
             before[0x100] = OK;
             prop_assert_eq!(driver.used_index(), index + 1);
             prop_assert_eq!(driver.used(index), (0, written + 1));
-            prop_assert!(driver.bytes(BUFFERS, MEMORY_SIZE - BUFFERS as usize) == before, "memory differs");
+            prop_assert!(driver.bytes(BUFFERS, SNAPSHOT) == before, "memory differs");
             prop_assert!(std::fs::read(file.as_path()).unwrap() == model, "disk differs");
         }
         prop_assert!(!driver.needs_reset());

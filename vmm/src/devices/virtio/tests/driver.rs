@@ -8,7 +8,7 @@ use crate::devices::bus::BusDevice;
 use crate::devices::virtio::{VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::memory::GuestMemory;
 
-pub(super) const MEMORY_SIZE: usize = 0x10_0000;
+pub(super) const MEMORY_SIZE: usize = 0x40_0000;
 pub(super) const QUEUE_SIZE: u16 = 32;
 /// Tables and rings are below; buffers are from here on.
 pub(super) const BUFFERS: u64 = 0x1_0000;

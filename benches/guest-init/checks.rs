@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The checks by name.
+//!
+//! | check | passes if | fields |
+//! |---|---|---|
+//! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones` |
+//! | `cpus=N` | N CPUs are online | `online`, `possible` |
+//! | `alloc` | every page that can be had was written, and read back with its own value | `pages`, `wrong` |
+//! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
+//! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
+//! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
+//! | `handoff` | debugfs has files of the memmap hand-off | `files`: name to content |
+//! | `dmesg=TEXT` | a line of the kernel log contains TEXT | `count`, `lines` (the first 32) |
+//! | `nodmesg=TEXT` | no line does | the same |
+//! | `vmstat` | /proc/vmstat can be read | `values` |
+//! | `echo` | a line comes from the console; `ready` asks for it | `line` |
+//! | `uname` | the kernel says what it is | `release`, `version`, `cmdline` |
+
+use serde_json::{Map, Value};
+
+use crate::{devices, kernel, memory, report};
+
+/// Fields of a passed or failed check; an error fails it with a field `error`.
+pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
+
+/// Runs the checks in order, reports each, and says whether all passed.
+pub(crate) fn run_all<'a>(checks: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> bool {
+    let mut passed = true;
+    for (name, argument) in checks {
+        let (ok, fields) = run(name, argument)
+            .unwrap_or_else(|error| (false, Map::from_iter([("error".to_owned(), Value::String(error))])));
+        report::check(name, ok, fields);
+        passed &= ok;
+    }
+    passed
+}
+
+fn run(name: &str, argument: Option<&str>) -> Outcome {
+    let needed = |what: &str| argument.ok_or_else(|| format!("{name}: expected {name}={what}"));
+    match name {
+        "meminfo" => memory::meminfo(),
+        "alloc" => memory::alloc(),
+        "vmstat" => memory::vmstat(),
+        "cpus" => kernel::cpus(needed("N")?),
+        "handoff" => kernel::handoff(),
+        "dmesg" => kernel::dmesg(needed("TEXT")?, true),
+        "nodmesg" => kernel::dmesg(needed("TEXT")?, false),
+        "uname" => kernel::uname(),
+        "disk" => devices::disk(needed("DEVICE")?),
+        "diskwrite" => devices::disk_write(needed("DEVICE")?),
+        "rng" => devices::rng(),
+        "echo" => devices::echo(),
+        _ => Err(format!("{name}: no such check")),
+    }
+}
+
+/// Fields from pairs.
+pub(crate) fn fields<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

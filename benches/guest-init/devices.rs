@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checks of devices.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::checks::{Outcome, fields};
+use crate::{files, report};
+
+const SECTOR: u64 = 512;
+/// What `diskwrite` writes: a page, so that no file-system block is half old.
+const BLOCK: usize = 4096;
+
+/// Reads the first and the last sector.
+pub(crate) fn disk(device: &str) -> Outcome {
+    let failed = |error: io::Error| format!("{device}: {error}");
+    let disk = File::open(device).map_err(failed)?;
+    let bytes = size(device)?;
+    let mut sector = [0; SECTOR as usize];
+    disk.read_exact_at(&mut sector, bytes.saturating_sub(SECTOR)).map_err(failed)?;
+    disk.read_exact_at(&mut sector, 0).map_err(failed)?;
+    let first: String = sector[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let read_only = files::number(format!("/sys/class/block/{}/ro", name(device)))? != 0;
+    Ok((bytes > 0, fields([("bytes", bytes.into()), ("read_only", read_only.into()), ("first", first.into())])))
+}
+
+/// Writes the last block, reads it back from the device, and restores it.
+pub(crate) fn disk_write(device: &str) -> Outcome {
+    let failed = |error: io::Error| format!("{device}: {error}");
+    let bytes = size(device)?;
+    let offset = bytes.checked_sub(BLOCK as u64).ok_or_else(|| format!("{device}: smaller than {BLOCK} bytes"))?;
+    let pattern: Vec<u8> = (0..BLOCK).map(|n| u8::try_from(n % 251).unwrap_or_default()).collect();
+    let before = read_uncached(device, offset).map_err(failed)?;
+    write_through(device, offset, &pattern).map_err(failed)?;
+    let after = read_uncached(device, offset).map_err(failed)?;
+    write_through(device, offset, &before).map_err(failed)?;
+    let restored = read_uncached(device, offset).map_err(failed)? == before;
+    Ok((after == pattern && restored, fields([("bytes", bytes.into()), ("restored", restored.into())])))
+}
+
+fn write_through(device: &str, offset: u64, block: &[u8]) -> io::Result<()> {
+    let disk = File::options().write(true).open(device)?;
+    disk.write_all_at(block, offset)?;
+    disk.sync_all()
+}
+
+/// From the device, not from the page cache, which every last close of a block device drops.
+fn read_uncached(device: &str, offset: u64) -> io::Result<Vec<u8>> {
+    let mut block = vec![0; BLOCK];
+    File::open(device)?.read_exact_at(&mut block, offset)?;
+    Ok(block)
+}
+
+fn size(device: &str) -> Result<u64, String> {
+    Ok(files::number(format!("/sys/class/block/{}/size", name(device)))? * SECTOR)
+}
+
+fn name(device: &str) -> &str {
+    Path::new(device).file_name().and_then(|name| name.to_str()).unwrap_or(device)
+}
+
+/// Reads twice from the generator that the kernel chose.
+pub(crate) fn rng() -> Outcome {
+    let current = files::text("/sys/class/misc/hw_random/rng_current")?;
+    let mut source = File::open("/dev/hwrng").map_err(|error| format!("/dev/hwrng: {error}"))?;
+    let (mut first, mut second) = ([0; 32], [0; 32]);
+    for bytes in [&mut first, &mut second] {
+        source.read_exact(bytes).map_err(|error| format!("/dev/hwrng: {error}"))?;
+    }
+    // 32 equal random bytes twice do not happen.
+    let ok = first != second && current.trim() != "none";
+    Ok((ok, fields([("current", current.trim().into()), ("bytes", json!(first.len() + second.len()))])))
+}
+
+/// Asks for a line on the console and gives it back.
+pub(crate) fn echo() -> Outcome {
+    report::print(&json!({ "check": "echo", "ready": true }));
+    let mut line = Vec::new();
+    // Bounded: a console that never sends a new line does not fill memory.
+    let mut console = io::stdin().lock().take(64 << 10);
+    console.read_until(b'\n', &mut line).map_err(|error| format!("console: {error}"))?;
+    io::stdout().flush().map_err(|error| format!("console: {error}"))?;
+    let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+    Ok((!line.is_empty(), fields([("line", Value::String(text))])))
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading the kernel's small text files.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// No file of interest is longer; a longer one is cut.
+const LIMIT: u64 = 256 << 10;
+
+/// A whole text file, with an error that names it.
+pub(crate) fn text(path: impl AsRef<Path>) -> Result<String, String> {
+    let path = path.as_ref();
+    let read = || -> io::Result<String> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(LIMIT).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A file that holds one decimal number.
+pub(crate) fn number(path: impl AsRef<Path>) -> Result<u64, String> {
+    let content = text(&path)?;
+    let trimmed = content.trim();
+    trimmed.parse().map_err(|_| format!("{}: {trimmed:?} is no number", path.as_ref().display()))
+}
+
+/// Names in a directory, sorted; none if there is no directory.
+pub(crate) fn names(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checks of what the kernel says about itself.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::fs::OFlags;
+use serde_json::Value;
+
+use crate::checks::{Outcome, fields};
+use crate::files;
+
+const DEBUGFS: &str = "/sys/kernel/debug";
+/// Lines of the kernel log that one report repeats.
+const SHOWN_LINES: usize = 32;
+
+/// Exactly `wanted` CPUs are online.
+pub(crate) fn cpus(wanted: &str) -> Outcome {
+    let wanted: usize = wanted.parse().map_err(|_| format!("cpus={wanted}: expected a number"))?;
+    let online = count_list(files::text("/sys/devices/system/cpu/online")?.trim())?;
+    let possible = count_list(files::text("/sys/devices/system/cpu/possible")?.trim())?;
+    Ok((online == wanted, fields([("online", online.into()), ("possible", possible.into())])))
+}
+
+/// How many numbers a list such as "0-3,5" has.
+fn count_list(list: &str) -> Result<usize, String> {
+    let wrong = || format!("CPU list {list:?}: expected numbers and ranges");
+    list.split(',').try_fold(0, |count, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) =
+            (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+        Ok(count + last.checked_sub(first).ok_or_else(wrong)? + 1)
+    })
+}
+
+/// What debugfs shows of the hand-off: files, or directories of files, whose names begin with `memmap`.
+pub(crate) fn handoff() -> Outcome {
+    let mut found = serde_json::Map::new();
+    for name in files::names(DEBUGFS).into_iter().filter(|name| name.starts_with("memmap")) {
+        let path = format!("{DEBUGFS}/{name}");
+        let inside = files::names(&path);
+        if inside.is_empty() {
+            found.insert(name, Value::String(files::text(&path)?));
+        } else {
+            for file in inside {
+                let content = files::text(format!("{path}/{file}"))?;
+                found.insert(format!("{name}/{file}"), Value::String(content));
+            }
+        }
+    }
+    Ok((!found.is_empty(), fields([("files", Value::Object(found))])))
+}
+
+/// Whether a line of the kernel log contains `text`.
+pub(crate) fn dmesg(text: &str, wanted: bool) -> Outcome {
+    let lines: Vec<String> = kernel_log()?.into_iter().filter(|line| line.contains(text)).collect();
+    let count = lines.len();
+    let lines: Vec<Value> = lines.into_iter().take(SHOWN_LINES).map(Value::String).collect();
+    Ok(((count > 0) == wanted, fields([("count", count.into()), ("lines", Value::Array(lines))])))
+}
+
+/// Every message so far. /dev/kmsg gives one record a read: "level,sequence,microseconds,flags;text\n".
+fn kernel_log() -> Result<Vec<String>, String> {
+    let failed = |error| format!("/dev/kmsg: {error}");
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut log = File::options().read(true).custom_flags(nonblocking).open("/dev/kmsg").map_err(failed)?;
+    let mut lines = Vec::new();
+    let mut record = [0; 8192];
+    loop {
+        match log.read(&mut record) {
+            Ok(0) => return Ok(lines),
+            Ok(length) => {
+                let text = String::from_utf8_lossy(&record[..length]);
+                if let Some((_, message)) = text.split_once(';') {
+                    lines.push(message.lines().next().unwrap_or_default().to_owned());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(lines),
+            // Records that were overwritten while we read: the next read goes on after them.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe || error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// What kernel this is and what it was told.
+pub(crate) fn uname() -> Outcome {
+    let uname = rustix::system::uname();
+    let cmdline = files::text("/proc/cmdline")?;
+    Ok((
+        true,
+        fields([
+            ("release", uname.release().to_string_lossy().into()),
+            ("version", uname.version().to_string_lossy().into()),
+            ("cmdline", cmdline.trim_end().into()),
+        ]),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(count_list("0"), Ok(1));
+        assert_eq!(count_list("0-3,5,7-8"), Ok(7));
+        for wrong in ["", "3-1", "a", "0-"] {
+            assert!(count_list(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

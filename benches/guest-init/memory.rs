@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checks of memory: what the kernel counts, and whether it is really there.
+
+use serde_json::{Value, json};
+
+use crate::checks::{Outcome, fields};
+use crate::files;
+
+const PAGE: usize = 4096;
+/// One allocation; small enough that the last ones come close to what is free.
+const CHUNK_PAGES: u64 = 1024;
+
+/// Totals of /proc/meminfo, and every zone of /proc/zoneinfo.
+pub(crate) fn meminfo() -> Outcome {
+    let meminfo = files::text("/proc/meminfo")?;
+    let kib = |name| meminfo_kib(&meminfo, name).map_or(Value::Null, Value::from);
+    let zones = zones(&files::text("/proc/zoneinfo")?);
+    let fields = fields([
+        ("total_kib", kib("MemTotal")),
+        ("free_kib", kib("MemFree")),
+        ("available_kib", kib("MemAvailable")),
+        ("deferred_kib", kib("MemDeferred")),
+        ("zones", Value::Array(zones)),
+    ]);
+    Ok((!fields["total_kib"].is_null(), fields))
+}
+
+fn meminfo_kib(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().trim_end_matches("kB").trim_end().parse().ok()
+}
+
+/// `{node, zone, spanned, present, managed, free, start_pfn}`, in pages, of each zone that spans any.
+fn zones(zoneinfo: &str) -> Vec<Value> {
+    let mut zones = Vec::new();
+    let mut zone = serde_json::Map::new();
+    for line in zoneinfo.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("Node"), Some(node), Some("zone"), Some(name)) => {
+                push(&mut zones, &mut zone);
+                zone.insert("node".into(), node.trim_end_matches(',').parse::<u64>().unwrap_or(u64::MAX).into());
+                zone.insert("zone".into(), name.into());
+            }
+            (Some("pages"), Some("free"), Some(value), None) => insert(&mut zone, "free", value),
+            (Some(name @ ("spanned" | "present" | "managed")), Some(value), None, None) => {
+                insert(&mut zone, name, value);
+            }
+            (Some("start_pfn:"), Some(value), None, None) => insert(&mut zone, "start_pfn", value),
+            _ => {}
+        }
+    }
+    push(&mut zones, &mut zone);
+    zones
+}
+
+/// The first value counts: a zone's totals come before its per-CPU lists.
+fn insert(zone: &mut serde_json::Map<String, Value>, name: &str, value: &str) {
+    if let Ok(value) = value.parse::<u64>() {
+        zone.entry(name).or_insert(value.into());
+    }
+}
+
+fn push(zones: &mut Vec<Value>, zone: &mut serde_json::Map<String, Value>) {
+    if zone.get("spanned").and_then(Value::as_u64).is_some_and(|spanned| spanned > 0) {
+        zones.push(Value::Object(std::mem::take(zone)));
+    }
+    zone.clear();
+}
+
+/// All of /proc/vmstat.
+pub(crate) fn vmstat() -> Outcome {
+    let text = files::text("/proc/vmstat")?;
+    let values: serde_json::Map<String, Value> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, value)| Some((name.to_owned(), value.parse::<u64>().ok()?.into())))
+        .collect();
+    Ok((!values.is_empty(), fields([("values", Value::Object(values))])))
+}
+
+/// Takes memory until little is left, each page with a value of its own, then reads all of it back: a page that the
+/// kernel gave out twice, or that is not memory, has the wrong value.
+pub(crate) fn alloc() -> Outcome {
+    let reserve = reserve_kib()?;
+    let mut chunks: Vec<Vec<u8>> = Vec::new();
+    let mut pages: u64 = 0;
+    // MemFree, not MemAvailable: beyond it the kernel would take back pages, and in the end kill us.
+    while available_kib()? > reserve {
+        let Some(chunk) = chunk(pages) else { break };
+        chunks.push(chunk);
+        pages += CHUNK_PAGES;
+    }
+    let values = chunks.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of);
+    let wrong = (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count();
+    let left = meminfo_kib(&files::text("/proc/meminfo")?, "MemFree");
+    let fields = fields([("pages", pages.into()), ("wrong", wrong.into()), ("free_kib_left", json!(left))]);
+    Ok((wrong == 0 && pages > 0, fields))
+}
+
+/// What stays untouched: twice what the kernel keeps for itself in all zones, the table of our own pages, and 4 MiB for
+/// everything else.
+fn reserve_kib() -> Result<u64, String> {
+    let low: u64 = zone_sum(&files::text("/proc/zoneinfo")?, "high");
+    let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
+    Ok(low * 2 * 4 + total / 512 + (4 << 10))
+}
+
+fn zone_sum(zoneinfo: &str, name: &str) -> u64 {
+    let lines = zoneinfo.lines().filter_map(|line| line.trim_start().strip_prefix(name));
+    lines.filter_map(|rest| rest.strip_prefix(' ')?.trim().parse::<u64>().ok()).sum()
+}
+
+/// Free memory, with what a kernel that fills its memmap on demand has not yet filled.
+fn available_kib() -> Result<u64, String> {
+    let meminfo = files::text("/proc/meminfo")?;
+    let free = meminfo_kib(&meminfo, "MemFree").ok_or("/proc/meminfo: no MemFree")?;
+    Ok(free)
+}
+
+/// Pages numbered from `first`, or none if the kernel refuses.
+fn chunk(first: u64) -> Option<Vec<u8>> {
+    let length = usize::try_from(CHUNK_PAGES).ok()? * PAGE;
+    let mut chunk: Vec<u8> = Vec::new();
+    chunk.try_reserve_exact(length).ok()?;
+    chunk.resize(length, 0);
+    for (page, bytes) in (first..).zip(chunk.chunks_exact_mut(PAGE)) {
+        bytes[..8].copy_from_slice(&expected(page).to_le_bytes());
+        bytes[PAGE - 8..].copy_from_slice(&(!expected(page)).to_le_bytes());
+    }
+    Some(chunk)
+}
+
+/// The value of a page: of its first word if its last word agrees.
+fn value_of(page: &[u8]) -> u64 {
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let (first, last) = (word(&page[..8]), word(&page[PAGE - 8..]));
+    if first == !last { first } else { 0 }
+}
+
+/// Distinct for every page, and never zero, as an odd number times an odd number is odd.
+fn expected(page: u64) -> u64 {
+    (2 * page + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONEINFO: &str = "\
+Node 0, zone      DMA
+  per-node stats
+      nr_inactive_anon 0
+  pages free     3840
+        boost    0
+        min      33
+        low      41
+        high     49
+        spanned  4095
+        present  3998
+        managed  3840
+        cma      0
+    cpu: 0
+              count:    0
+              high:     0
+  start_pfn:           1
+Node 0, zone  Movable
+  pages free     0
+        spanned  0
+        present  0
+        managed  0
+Node 1, zone   Normal
+  pages free     7
+        high     100
+        spanned  10
+        present  9
+        managed  8
+  start_pfn:           1048576
+";
+
+    #[test]
+    fn zones_that_span_pages() {
+        let zones = zones(ZONEINFO);
+        assert_eq!(zones.len(), 2);
+        assert_eq!(
+            zones[0],
+            json!({"node": 0, "zone": "DMA", "free": 3840, "spanned": 4095, "present": 3998, "managed": 3840, "start_pfn": 1})
+        );
+        assert_eq!(zones[1]["node"], 1);
+    }
+
+    #[test]
+    fn watermarks_are_summed_without_per_cpu_lists() {
+        assert_eq!(zone_sum(ZONEINFO, "high"), 149);
+    }
+
+    #[test]
+    fn meminfo_lines() {
+        let text = "MemTotal:        1000 kB\nMemFree:  12 kB\n";
+        assert_eq!(meminfo_kib(text, "MemFree"), Some(12));
+        assert_eq!(meminfo_kib(text, "MemDeferred"), None);
+    }
+
+    #[test]
+    fn a_page_that_was_given_out_twice_is_found() {
+        let mut bytes = chunk(5).unwrap();
+        assert!((5..).zip(bytes.chunks_exact(PAGE)).all(|(page, bytes)| value_of(bytes) == expected(page)));
+        bytes.copy_within(0..PAGE, PAGE);
+        assert_ne!(value_of(&bytes[PAGE..2 * PAGE]), expected(6));
+    }
+}

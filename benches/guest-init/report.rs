@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lines on the console.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+/// First on every line that is meant for a program, so that it is told from the kernel's log.
+const PREFIX: &str = "FLATBOOT ";
+
+/// Prints one object. A console that is not there is no error: the marks remain.
+pub(crate) fn print(object: &Value) {
+    let mut console = io::stdout().lock();
+    // In one write, with a new line first: the kernel may be in the middle of one of its own.
+    let _ = console.write_all(format!("\n{PREFIX}{object}\n").as_bytes()).and_then(|()| console.flush());
+}
+
+/// The first line: user space runs.
+pub(crate) fn start(dev: &rustix::io::Result<()>, marked: &io::Result<()>) {
+    let state = |error: Option<String>| error.map_or(Value::Bool(true), Value::String);
+    print(&json!({
+        "check": "start",
+        "ok": true,
+        "devtmpfs": state(dev.as_ref().err().map(ToString::to_string)),
+        "mark": state(marked.as_ref().err().map(|error| format!("/dev/port: {error}"))),
+    }));
+}
+
+/// One check's result: its own fields beside `check` and `ok`.
+pub(crate) fn check(name: &str, ok: bool, mut fields: Map<String, Value>) {
+    fields.insert("check".into(), name.into());
+    fields.insert("ok".into(), ok.into());
+    print(&Value::Object(fields));
+}
+
+/// The last line.
+pub(crate) fn done(passed: bool) {
+    print(&json!({ "check": "done", "ok": passed }));
+}

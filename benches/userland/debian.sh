@@ -1,0 +1,205 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds the Debian 12 root disk: a raw ext4 image with systemd, a login on the serial console, and nothing slow.
+#
+#   debian.sh          builds it, or takes it from the cache; the last line on standard output is its path
+#
+# The image is made from a directory by mke2fs -d, without mounting anything. Only debootstrap needs root, because it
+# creates device nodes and enters the new system; without root this asks sudo. Packages come from the mirror that this
+# machine's apt uses for Debian 12, else from debootstrap's own default.
+#
+# Cache: ${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs/debian-12-<hash of this script>/root.ext4
+# Remove that directory to build anew with newer packages.
+set -eu
+
+SUITE=bookworm
+SIZE_MIB=1024
+PACKAGES=systemd-sysv,udev,dbus,libpam-systemd,procps
+# The same input gives the same file-system identity.
+UUID=f1a7b007-0000-4000-8000-000000000012
+
+say() { echo "debian.sh: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+main() {
+    [ $# -eq 0 ] || die "$1: no such argument; debian.sh takes none"
+    for tool in debootstrap mke2fs flock sha256sum; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
+            die "$tool: not found (Debian: apt-get install debootstrap e2fsprogs util-linux coreutils)"
+    done
+    cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs
+    name=debian-12-$(sha256sum <"$0" | cut -c1-16)
+    mkdir -p "$cache" || die "$cache: cannot make it"
+    # One build at a time; whoever waited finds the result.
+    exec 9>"$cache/lock"
+    flock -n 9 || { say "waiting for another build"; flock 9; }
+    if [ ! -f "$cache/$name/root.ext4" ]; then
+        build
+    fi
+    echo "$cache/$name/root.ext4"
+}
+
+build() {
+    start=$(date +%s)
+    work=$(mktemp -d "$cache/building-XXXXXXXX")
+    # shellcheck disable=SC2064 # the directory of now
+    trap "clean '$work'" EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    mkdir "$work/out"
+    say "building Debian 12 ($SUITE); about two minutes, and 150 MB of packages"
+    mirror=$(apt_mirror)
+    as_root sh "$0" --tree "$work/tree" "$mirror" >"$work/log" 2>&1 9>&- &
+    follow $! "$work/log"
+    say "writing the file system ($(elapsed) s)"
+    as_root sh "$0" --image "$work/tree" "$work/out/root.ext4" "$(id -u):$(id -g)" >"$work/log" 2>&1 ||
+        { tail -n 20 "$work/log" >&2; die "mke2fs failed"; }
+    mv -T "$work/out" "$cache/$name"
+    say "done ($(elapsed) s)"
+}
+
+elapsed() { echo $(($(date +%s) - start)); }
+
+clean() {
+    # A tree that was made as root is removed as root.
+    rm -rf "$1" 2>/dev/null || as_root rm -rf "$1"
+}
+
+# Waits for process $1, showing the last line of its log $2 every few seconds.
+follow() {
+    shown=
+    while kill -0 "$1" 2>/dev/null; do
+        sleep 2
+        line=$(tail -n 1 "$2" | cut -c1-100)
+        if [ "$line" != "$shown" ]; then
+            say "$line ($(elapsed) s)"
+            shown=$line
+        fi
+    done
+    wait "$1" || { tail -n 20 "$2" >&2; die "debootstrap failed"; }
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo -- "$@"
+    else
+        die "debootstrap needs root and there is no sudo: run $0 as root"
+    fi
+}
+
+# The first apt source of this machine with Debian 12's main; empty if there is none.
+apt_mirror() {
+    command -v apt-get >/dev/null || return 0
+    # shellcheck disable=SC2016 # apt's own variables
+    apt-get indextargets --format '$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(ORIGIN)' 'Created-By: Packages' 2>/dev/null |
+        awk -F '|' -v suite="$SUITE" '$2 == suite && $3 == "main" && ($4 == "Debian" || $4 == "") { print $1; exit }'
+}
+
+# As root: the system as a directory $1, from mirror $2 if given.
+tree() {
+    PATH=$PATH:/usr/sbin:/sbin
+    # Debian's own locale, and no question asked.
+    export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+    debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$1" ${2:+"$2"} || {
+        cat "$1/debootstrap/debootstrap.log" 2>/dev/null
+        exit 1
+    }
+    configure "$1"
+    slim "$1"
+}
+
+configure() {
+    echo flatboot >"$1/etc/hostname"
+    printf '127.0.0.1 localhost flatboot\n::1 localhost\n' >"$1/etc/hosts"
+    echo '/dev/vda / ext4 rw,noatime 0 0' >"$1/etc/fstab"
+    # root logs in without a password: this disk is for trying out and for measuring.
+    sed -i 's/^root:[^:]*:/root::/' "$1/etc/shadow"
+    printf 'Debian GNU/Linux 12 under flatboot. Log in as root, without a password.\n\n' >"$1/etc/issue"
+    : >"$1/etc/motd"
+    # A new identity at every boot; an empty file, unlike none, is no "first boot" with its extra services.
+    : >"$1/etc/machine-id"
+    mkdir -p "$1/etc/systemd/journald.conf.d" "$1/etc/systemd/system.conf.d" "$1/etc/systemd/logind.conf.d"
+    # The log is read on the machine or not at all: no second copy on the disk.
+    printf '[Journal]\nStorage=volatile\nForwardToSyslog=no\n' >"$1/etc/systemd/journald.conf.d/flatboot.conf"
+    # The defaults wait 90 s for what hangs, longer than a boot test may take.
+    printf '[Manager]\nDefaultTimeoutStopSec=10s\n' >"$1/etc/systemd/system.conf.d/flatboot.conf"
+    printf '[Login]\nHandlePowerKey=poweroff\n' >"$1/etc/systemd/logind.conf.d/flatboot.conf"
+    mask_slow_units "$1"
+    serial_login "$1"
+}
+
+# What a VM that lives for a minute does not need: housekeeping, and hardware that it does not have.
+mask_slow_units() {
+    for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
+        fstrim.timer systemd-tmpfiles-clean.timer systemd-timesyncd.service systemd-networkd.service \
+        systemd-pstore.service systemd-modules-load.service kmod-static-nodes.service modprobe@.service \
+        systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-machine-id-commit.service \
+        systemd-boot-system-token.service systemd-rfkill.socket getty@tty1.service console-getty.service \
+        systemd-ask-password-wall.path systemd-ask-password-console.path systemd-update-utmp-runlevel.service \
+        dev-hugepages.mount dev-mqueue.mount sys-kernel-tracing.mount sys-fs-fuse-connections.mount; do
+        ln -sf /dev/null "$1/etc/systemd/system/$unit"
+    done
+}
+
+# The login prompt on ttyS0. The unit that systemd generates waits until udev has announced the device; the kernel's
+# console is there from the start, so ours does not.
+serial_login() {
+    cat >"$1/etc/systemd/system/serial-getty@.service" <<'UNIT'
+[Unit]
+Description=Serial Getty on %I
+After=systemd-user-sessions.service
+Before=getty.target
+IgnoreOnIsolate=yes
+Conflicts=rescue.service
+Before=rescue.service
+
+[Service]
+ExecStart=-/sbin/agetty --keep-baud 115200,57600,38400,9600 - $TERM
+# Not the usual "idle", which waits up to 5 s for all other units: this prompt is what a user waits for.
+Type=simple
+Restart=always
+UtmpIdentifier=%I
+StandardInput=tty
+StandardOutput=tty
+TTYPath=/dev/%I
+TTYReset=yes
+TTYVHangup=yes
+IgnoreSIGPIPE=no
+SendSIGHUP=yes
+
+[Install]
+WantedBy=getty.target
+UNIT
+    mkdir -p "$1/etc/systemd/system/getty.target.wants"
+    ln -sf ../serial-getty@.service "$1/etc/systemd/system/getty.target.wants/serial-getty@ttyS0.service"
+}
+
+slim() {
+    rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/cache/debconf/*-old "$1"/var/log/* \
+        "$1"/var/lib/dpkg/*-old "$1"/debootstrap "$1"/tmp/* "$1"/run/* "$1"/dev/* "$1"/usr/share/doc/* \
+        "$1"/usr/share/man/* "$1"/usr/share/locale/*
+    mkdir -p "$1/var/lib/apt/lists/partial" "$1/var/cache/apt/archives/partial"
+    # Says that /etc and /var fit this /usr: else systemd rebuilds its databases at the first boot.
+    touch "$1/usr" "$1/etc/.updated" "$1/var/.updated"
+}
+
+# As root: image $2 of directory $1, owned by $3.
+image() {
+    PATH=$PATH:/usr/sbin:/sbin
+    E2FSPROGS_FAKE_TIME=$(stat -c %Y "$1/usr")
+    export E2FSPROGS_FAKE_TIME
+    truncate -s "${SIZE_MIB}M" "$2"
+    # No lazy initialisation: its thread would write in the guest. No reserved blocks: the disk is root's alone.
+    mke2fs -q -F -t ext4 -L flatboot -U "$UUID" -m 0 -J size=16 \
+        -E "hash_seed=$UUID,lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0" -d "$1" "$2"
+    chown "$3" "$2"
+}
+
+case ${1-} in
+--tree) shift && tree "$@" ;;
+--image) shift && image "$@" ;;
+*) main "$@" ;;
+esac

@@ -1,0 +1,128 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Checks the series without building a kernel: it applies to the base without fuzz, checkpatch.pl has
+# nothing to say, the headers in it are the generated ones, and the hand-off's parser passes its test.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+failures=0
+
+# What checkpatch.pl --strict may say all the same.
+ignored=(
+	FILE_PATH_CHANGES         # asks for MAINTAINERS entries, which a series outside the tree cannot have
+	AVOID_BUG                 # BUG_ON()s that were there before are indented, no new one is added
+	BAD_SIGN_OFF              # knows no address under .example
+	CONFIG_DESCRIPTION        # wants four lines of help text in the patch's context
+)
+
+die() {
+	printf 'guest-kernel/check.sh: %s\n' "$*" >&2
+	exit 1
+}
+
+failed() {
+	printf 'FAILED  %s\n' "$*"
+	failures=$((failures + 1))
+}
+
+passed() { printf 'ok      %s\n' "$*"; }
+
+base() { sed -n "s/^$1=//p" "$here/BASE"; }
+
+# Only what the patches touch, and checkpatch.pl with its word lists, goes to $work/src.
+unpack_base() {
+	local files=(scripts/checkpatch.pl scripts/spelling.txt scripts/const_structs.checkpatch Makefile)
+	local touched
+	# Files that a patch creates come from /dev/null.
+	mapfile -t touched < <(sed -n 's|^--- a/||p' "${patches[@]}" | sort -u)
+	files+=("${touched[@]}")
+	mkdir "$work/src"
+	if [ -n "${KERNEL_SRC:-}" ]; then
+		[ -f "$KERNEL_SRC/scripts/checkpatch.pl" ] || die "KERNEL_SRC=$KERNEL_SRC is not a Linux source tree"
+		(cd "$KERNEL_SRC" && tar -cf - "${files[@]}") | tar -xf - -C "$work/src"
+		return
+	fi
+	local tarball
+	tarball=$(base TARBALL)
+	[ -r "$tarball" ] || die "$tarball is missing: apt-get install $(base PACKAGE), or set KERNEL_SRC"
+	tar -xf "$tarball" -C "$work/src" --strip-components=1 "${files[@]/#/$(base PACKAGE)/}" ||
+		die "$tarball lacks a file that the series changes"
+}
+
+check_apply() {
+	local p
+	for p in "${patches[@]}"; do
+		if patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$p" >"$work/patch.log" 2>&1; then
+			passed "${p##*/} applies"
+		else
+			failed "${p##*/} does not apply:"
+			cat "$work/patch.log"
+			return 1
+		fi
+	done
+}
+
+check_headers() {
+	local h
+	for h in "$here"/include/*.h; do
+		if cmp -s "$h" "$work/src/include/linux/${h##*/}"; then
+			passed "${h##*/} in the series is the generated one"
+		else
+			failed "${h##*/}: the series and guest-kernel/include differ"
+		fi
+	done
+}
+
+check_style() {
+	local p types
+	types=$(IFS=, && echo "${ignored[*]}")
+	for p in "${patches[@]}"; do
+		if perl "$work/src/scripts/checkpatch.pl" --no-tree --strict --quiet --no-summary --ignore "$types" "$p" \
+			>"$work/style.log" 2>/dev/null; then
+			passed "${p##*/} has no style problem"
+		else
+			failed "${p##*/} has style problems:"
+			cat "$work/style.log"
+		fi
+	done
+}
+
+# Contiguous numbers, one author who signed off.
+check_series() {
+	local i=0 p before=$failures
+	for p in "$here"/patches/*.patch; do
+		[ "$(printf '%04d' "$i")" = "$(basename "$p" | cut -c1-4)" ] || failed "${p##*/}: number $i was expected"
+		grep -q '^From: Flatboot maintainers <' "$p" || failed "${p##*/}: not from the maintainers"
+		[ "$i" -eq 0 ] || grep -q '^Signed-off-by: Flatboot maintainers <' "$p" || failed "${p##*/}: not signed off"
+		i=$((i + 1))
+	done
+	[ "$failures" -ne "$before" ] || passed "the series is complete: $((i - 1)) patches and their cover letter"
+}
+
+check_parser() {
+	if "$here/tests/run.sh" >"$work/parser.log" 2>&1; then
+		passed "$(tail -n 1 "$work/parser.log")"
+	else
+		failed "the hand-off's parser:"
+		cat "$work/parser.log"
+	fi
+}
+
+main() {
+	local tool
+	for tool in patch perl tar xz cmp; do
+		command -v "$tool" >/dev/null || die "$tool is not installed"
+	done
+	patches=("$here"/patches/000[1-9]-*.patch)
+	[ -f "${patches[0]}" ] || die "there are no patches in $here/patches"
+	work=$(mktemp -d)
+	trap 'rm -rf -- "$work"' EXIT
+	unpack_base
+	check_series
+	check_apply && check_headers
+	check_style
+	check_parser
+	[ "$failures" -eq 0 ] || die "$failures checks failed"
+}
+
+main "$@"
