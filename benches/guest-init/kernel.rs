@@ -28,8 +28,7 @@ fn count_list(list: &str) -> Result<usize, String> {
     let wrong = || format!("CPU list {list:?}: expected numbers and ranges");
     list.split(',').try_fold(0, |count, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) =
-            (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+        let (first, last): (usize, usize) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
         Ok(count + last.checked_sub(first).ok_or_else(wrong)? + 1)
     })
 }

@@ -31,7 +31,7 @@ pub enum ArtifactError {
     #[error("no host kernel: give --host-kernel DIR or FLATBOOT_HOST_KERNEL, or run this inside the source tree")]
     NoKernel,
     /// The build script failed.
-    #[error("{} host: {status}", script.display())]
+    #[error("{}: {status}", script.display())]
     Build {
         /// The script.
         script: PathBuf,
@@ -84,7 +84,7 @@ pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf, ArtifactError> {
     let named = given.map(Path::to_path_buf).or_else(|| env::var_os("FLATBOOT_HOST_KERNEL").map(PathBuf::from));
     let directory = match named {
         Some(directory) => directory,
-        None => build_host_kernel()?,
+        None => kernel("host")?,
     };
     let path = directory.join("bzImage");
     match fs::File::open(&path) {
@@ -93,9 +93,20 @@ pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf, ArtifactError> {
     }
 }
 
-fn build_host_kernel() -> Result<PathBuf, ArtifactError> {
-    let script = source_tree().ok_or(ArtifactError::NoKernel)?.join(BUILD_SCRIPT);
-    let output = process::Command::new(&script).arg("host").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+/// The directory of the kernel that the source tree's `guest-kernel/build.sh` calls `name`: built, or taken from its cache.
+pub fn kernel(name: &str) -> Result<PathBuf, ArtifactError> {
+    built(BUILD_SCRIPT, &[name])
+}
+
+/// The Debian 12 root disk: built, or taken from its cache.
+pub fn debian_disk() -> Result<PathBuf, ArtifactError> {
+    built("benches/userland/debian.sh", &[])
+}
+
+/// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path.
+fn built(script: &str, args: &[&str]) -> Result<PathBuf, ArtifactError> {
+    let script = source_tree().ok_or(ArtifactError::NoKernel)?.join(script);
+    let output = process::Command::new(&script).args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|source| ArtifactError::BuildStart { script: script.clone(), source })?;
     if !output.status.success() {
         return Err(ArtifactError::Build { script, status: output.status });

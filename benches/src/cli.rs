@@ -23,6 +23,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Boot Debian 12 under flatboot to its login prompt, then power it off
+    Boot(BootArgs),
     /// Run a program on this machine if its KVM runs guests, else in the emulated KVM host
     ///
     /// `flatboot check` decides; FLATBOOT_KVM=real, emulated or auto (the default) overrides it. One line on standard error
@@ -46,6 +48,22 @@ pub(crate) enum HostVerb {
     Run(RunArgs),
     /// Open a shell in a fresh emulated KVM host
     Shell(PlaceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BootArgs {
+    /// Guest memory, in flatboot's syntax
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub(crate) memory: String,
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) cpus: u8,
+    /// Stay at the login prompt, with this terminal
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// flatboot binary [default: FLATBOOT, else the one beside this program, else the tree's build]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flatboot: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

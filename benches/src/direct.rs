@@ -174,12 +174,7 @@ impl DirectControl {
 }
 
 /// Copies output until the program has ended; `None` if it had to be ended at the deadline.
-fn follow(
-    child: &mut Child,
-    process: &OwnedFd,
-    deadline: Option<Instant>,
-    streams: Streams<'_>,
-) -> Option<ExitStatus> {
+fn follow(child: &mut Child, process: &OwnedFd, deadline: Option<Instant>, streams: Streams<'_>) -> Option<ExitStatus> {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).filter(|_| out.is_some());
     let (sender, ended) = mpsc::channel();

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
 
-use crate::artifact;
+use crate::artifact::{self, ArtifactError};
 use crate::command::{Command, EXIT_HOST, EXIT_TIMEOUT, Finish, Outcome, Streams};
-use crate::direct::{DirectError, DirectSession};
-use crate::host::{HostError, HostOptions, HostSession};
+use crate::direct::{DirectControl, DirectError, DirectSession};
+use crate::host::{Control, HostError, HostOptions, HostSession};
 
 /// `flatboot check` ends itself long before this; a check that does not is a "no".
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
@@ -38,6 +38,25 @@ pub enum Session {
     Emulated(Box<HostSession>),
 }
 
+/// Signals to the program that a session runs.
+#[derive(Debug, Clone)]
+pub enum SessionControl {
+    /// On this machine.
+    Direct(DirectControl),
+    /// In the emulated host.
+    Emulated(Control),
+}
+
+impl SessionControl {
+    /// Sends `signal` to the program.
+    pub fn signal(&self, signal: i32) {
+        match self {
+            Self::Direct(control) => control.signal(signal),
+            Self::Emulated(control) => control.signal(signal),
+        }
+    }
+}
+
 /// A program could not be run behind the door.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -45,7 +64,9 @@ pub enum Error {
     #[error("FLATBOOT_KVM={0:?}: expected real, emulated or auto")]
     Variable(std::ffi::OsString),
     /// Nobody can say whether KVM is usable.
-    #[error("cannot tell whether this machine's KVM is usable: no flatboot binary; build it, name it with --flatboot or FLATBOOT, or set FLATBOOT_KVM to real or emulated")]
+    #[error(
+        "cannot tell whether this machine's KVM is usable: no flatboot binary; build it, name it with --flatboot or FLATBOOT, or set FLATBOOT_KVM to real or emulated"
+    )]
     NoFlatboot,
     /// The check could not be run.
     #[error("{}: cannot run its check", path.display())]
@@ -55,6 +76,9 @@ pub enum Error {
         /// Why.
         source: DirectError,
     },
+    /// Something to run is missing.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
     /// The emulated host failed.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -142,6 +166,15 @@ impl Door {
 }
 
 impl Session {
+    /// Signals go this way while a program runs.
+    #[must_use]
+    pub fn control(&self) -> SessionControl {
+        match self {
+            Self::Direct(session) => SessionControl::Direct(session.control()),
+            Self::Emulated(session) => SessionControl::Emulated(session.control()),
+        }
+    }
+
     /// Runs a command to its end and keeps what it writes.
     pub fn run(&mut self, command: &Command) -> Result<Outcome, Error> {
         Outcome::capture(|streams| self.run_streaming(command, streams))

@@ -3,6 +3,7 @@
 
 use std::{io, thread};
 
+use flatboot_bench::SessionControl;
 use flatboot_bench::direct::DirectControl;
 use flatboot_bench::host::{Control, terminal_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
@@ -33,6 +34,14 @@ impl Interrupts {
                 }
             }
         });
+    }
+
+    /// Hands what comes to a program behind the door; with `terminal` it has this terminal.
+    pub(crate) fn forward_to(self, control: SessionControl, terminal: bool) {
+        match control {
+            SessionControl::Direct(control) => self.forward_directly(control, terminal),
+            SessionControl::Emulated(control) => self.forward(control),
+        }
     }
 
     /// Hands what comes to a program on this machine. With `terminal` the terminal's own signals reach it without us.

@@ -18,10 +18,11 @@ pub mod command;
 pub mod cpio;
 pub mod direct;
 pub mod door;
+pub mod guest;
 pub mod host;
 pub mod initramfs;
 pub mod wire;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
-pub use door::{Door, Error, Kvm, Session};
+pub use door::{Door, Error, Kvm, Session, SessionControl};
 pub use host::{HostOptions, HostSession};

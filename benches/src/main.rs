@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot-bench`: runs programs on real KVM or in the emulated KVM host, and makes the tiny guest's initramfs.
 
+mod boot;
 mod cli;
 mod interrupts;
 mod run;
@@ -17,6 +18,7 @@ use cli::{Cli, HostVerb, Verb};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
+        Verb::Boot(args) => boot::boot(&args),
         Verb::Run(args) => run::door(&args),
         Verb::Host { verb: HostVerb::Run(args) } => run::emulated(&args),
         Verb::Host { verb: HostVerb::Shell(place) } => run::shell(&place),

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One QEMU process: started, watched, and gone when its owner is.
-#![expect(unsafe_code, reason = "the parent-death signal is set between fork and exec, which std only allows as unsafe")]
+#![expect(
+    unsafe_code,
+    reason = "the parent-death signal is set between fork and exec, which std only allows as unsafe"
+)]
 
 use std::ffi::OsString;
 use std::fs::File;

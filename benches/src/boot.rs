@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `boot`: Debian 12 under flatboot, to its login prompt.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use flatboot_bench::{Command, Door, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
+use rustix::process::Signal;
+
+use crate::Failure;
+use crate::cli::BootArgs;
+use crate::interrupts::Interrupts;
+
+/// What agetty writes when one can log in.
+const PROMPT: &[u8] = b"login: ";
+/// Under emulation on a slow machine a boot takes about a minute; one that takes this long hangs.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Boots, and powers the guest off at its login prompt, unless `keep`.
+pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
+    let flatboot = artifact::flatboot(args.flatboot.as_deref()).ok_or(flatboot_bench::Error::NoFlatboot)?;
+    let kernel = artifact::kernel("guest")?.join("vmlinux");
+    let disk = artifact::debian_disk()?;
+    let door = Door::open(Some(&flatboot))?;
+    eprintln!("==> {door}");
+    if door.kvm() == Kvm::Emulated {
+        // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
+        artifact::host_kernel(None)?;
+        eprintln!("==> starting the emulated KVM host (a few seconds)");
+    }
+    let command = command(args, &flatboot, &kernel, &disk);
+    let options = HostOptions { drives: vec![disk], ..HostOptions::default() };
+
+    let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
+    let mut session = door.start(&options)?;
+    let control = session.control();
+    interrupts.forward_to(control.clone(), args.keep);
+    eprintln!("==> booting Debian 12: {} vCPUs, {} of memory", args.cpus, args.memory);
+    let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
+    let mut watched = Watch { out: io::stdout(), control, seen: 0, done: false };
+    let (stdin, stdout): (Stdin, &mut (dyn Write + Send)) = match args.keep {
+        true if io::stdin().is_terminal() => (Stdin::Terminal, &mut stdout),
+        true => (Stdin::Inherit, &mut stdout),
+        false => (Stdin::Null, &mut watched),
+    };
+    let finish = session.run_streaming(&command, Streams { stdin, stdout, stderr: &mut stderr })?;
+    if !args.keep && !watched.done {
+        eprintln!("flatboot-bench: the guest ended before its login prompt");
+        return Ok(if finish.code == 0 { 1 } else { finish.code });
+    }
+    Ok(finish.code)
+}
+
+fn command(args: &BootArgs, flatboot: &Path, kernel: &Path, disk: &Path) -> Command {
+    let mut disk_option = std::ffi::OsString::from("path=");
+    disk_option.push(disk);
+    let mut command = Command::new(flatboot)
+        .args(["run", "--cpus", &format!("boot={}", args.cpus), "--memory", &format!("size={}", args.memory)])
+        .arg("--kernel")
+        .arg(kernel)
+        .arg("--disk")
+        .arg(disk_option)
+        .args(["--cmdline", "root=/dev/vda rw rootfstype=ext4 quiet"])
+        .args(["--shutdown-timeout", "60", "--timeline", "/dev/null"]);
+    command.timeout = (!args.keep).then_some(LIMIT);
+    command
+}
+
+/// Passes the console on and asks the guest to power off once the login prompt has come by.
+struct Watch {
+    out: io::Stdout,
+    control: SessionControl,
+    /// Bytes of [`PROMPT`] that the last ones match.
+    seen: usize,
+    done: bool,
+}
+
+impl Write for Watch {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        for byte in &bytes[..written] {
+            // The prompt's first byte occurs in it only once, so a mismatch can only begin anew with this byte.
+            self.seen = if *byte == PROMPT[self.seen] { self.seen + 1 } else { usize::from(*byte == PROMPT[0]) };
+            if self.seen == PROMPT.len() {
+                self.seen = 0;
+                self.power_off();
+            }
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Watch {
+    fn power_off(&mut self) {
+        if !self.done {
+            self.done = true;
+            eprintln!("\n==> login prompt reached; powering off (KEEP=1 stays)");
+            self.control.signal(Signal::TERM.as_raw());
+        }
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One guest under flatboot: how it is started, and what it said.
+//!
+//! The guest is the tiny initramfs ([`crate::initramfs`]), whose init does the checks that the command line asks for and
+//! reports each as a line of JSON on the console.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::command::{Command, Outcome};
+use crate::door::{Error, Session};
+
+/// What starts every line that the tiny init reports.
+const REPORT: &str = "FLATBOOT ";
+
+/// A guest to be started.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// Number of vCPUs.
+    pub cpus: u8,
+    /// The value of `--memory`.
+    pub memory: String,
+    /// Kernel image.
+    pub kernel: PathBuf,
+    /// Initramfs, if any.
+    pub initramfs: Option<PathBuf>,
+    /// What the tiny init is to check: `flatboot.check=`.
+    pub checks: String,
+    /// More for the kernel command line.
+    pub cmdline: String,
+    /// More options of `flatboot run`.
+    pub options: Vec<OsString>,
+    /// Where the timeline goes; must be writable behind the door.
+    pub timeline: Option<PathBuf>,
+    /// The guest is ended after this time.
+    pub limit: Duration,
+}
+
+/// How a guest ended and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    /// flatboot's exit status and output.
+    pub outcome: Outcome,
+    /// What the tiny init reported, in order.
+    pub reports: Vec<Value>,
+    /// The timeline, if one was asked for and written.
+    pub timeline: Option<Timeline>,
+}
+
+/// What `flatboot run --timeline` writes, as far as measurements need it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Timeline {
+    /// Nanoseconds from the VMM's exec to init; none if the guest reported no mark.
+    pub init_ns: Option<u64>,
+    /// All marks, in time order.
+    pub marks: Vec<Mark>,
+}
+
+/// One moment.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Mark {
+    /// Nanoseconds since the VMM's exec.
+    pub ns: u64,
+    /// What was reached.
+    pub name: String,
+}
+
+/// A guest said something that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The door failed.
+    #[error(transparent)]
+    Door(#[from] Error),
+    /// The timeline cannot be read.
+    #[error("timeline {path}")]
+    Timeline {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Guest {
+    /// A guest with 2 vCPUs and 1 GiB that boots `kernel` with `initramfs`.
+    #[must_use]
+    pub fn new(kernel: &Path, initramfs: &Path) -> Self {
+        Self {
+            cpus: 2,
+            memory: "size=1G".to_owned(),
+            kernel: kernel.to_path_buf(),
+            initramfs: Some(initramfs.to_path_buf()),
+            checks: String::new(),
+            cmdline: String::new(),
+            options: Vec::new(),
+            timeline: None,
+            limit: Duration::from_secs(240),
+        }
+    }
+
+    /// The same with another number of vCPUs.
+    #[must_use]
+    pub fn cpus(mut self, cpus: u8) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same with another value of `--memory`.
+    #[must_use]
+    pub fn memory(mut self, memory: &str) -> Self {
+        memory.clone_into(&mut self.memory);
+        self
+    }
+
+    /// The same with checks for the tiny init.
+    #[must_use]
+    pub fn checks(mut self, checks: &str) -> Self {
+        checks.clone_into(&mut self.checks);
+        self
+    }
+
+    /// The same with more on the kernel command line.
+    #[must_use]
+    pub fn cmdline(mut self, cmdline: &str) -> Self {
+        self.cmdline = format!("{} {cmdline}", self.cmdline).trim().to_owned();
+        self
+    }
+
+    /// The same with more options of `flatboot run`.
+    #[must_use]
+    pub fn options<O: Into<OsString>>(mut self, options: impl IntoIterator<Item = O>) -> Self {
+        self.options.extend(options.into_iter().map(Into::into));
+        self
+    }
+
+    /// The same with a timeline in `file`.
+    #[must_use]
+    pub fn timeline(mut self, file: &Path) -> Self {
+        self.timeline = Some(file.to_path_buf());
+        self
+    }
+
+    /// `flatboot run …` for this guest.
+    #[must_use]
+    pub fn command(&self, flatboot: &Path) -> Command {
+        let checks =
+            if self.checks.is_empty() { String::new() } else { format!(" \"flatboot.check={}\"", self.checks) };
+        let mut command = Command::new(flatboot)
+            .args(["run", "--cpus", &format!("boot={}", self.cpus), "--memory", &self.memory])
+            .arg("--kernel")
+            .arg(&self.kernel)
+            .args(["--cmdline", &format!("quiet {}{checks}", self.cmdline)])
+            .args(self.options.iter().cloned())
+            .timeout(self.limit);
+        for (option, file) in [("--initramfs", &self.initramfs), ("--timeline", &self.timeline)] {
+            if let Some(file) = file {
+                command = command.arg(option).arg(file);
+            }
+        }
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, session: &mut Session, flatboot: &Path) -> Result<Ended, GuestError> {
+        let outcome = session.run(&self.command(flatboot))?;
+        let reports = reports(&outcome.stdout_text());
+        let timeline = self.timeline.as_deref().filter(|path| path.exists()).map(read_timeline).transpose()?;
+        Ok(Ended { outcome, reports, timeline })
+    }
+}
+
+fn reports(console: &str) -> Vec<Value> {
+    // Kernel messages may share a line with a report; the JSON ends the line.
+    let parts = console.lines().filter_map(|line| line.split_once(REPORT));
+    parts.filter_map(|(_, json)| serde_json::from_str(json.trim_end()).ok()).collect()
+}
+
+fn read_timeline(path: &Path) -> Result<Timeline, GuestError> {
+    let failed = |source| GuestError::Timeline { path: path.display().to_string(), source };
+    serde_json::from_slice(&fs::read(path).map_err(failed)?).map_err(|error| failed(error.into()))
+}
+
+impl Ended {
+    /// What the tiny init reported of the check `name`.
+    #[must_use]
+    pub fn report(&self, name: &str) -> Option<&Value> {
+        self.reports.iter().find(|report| report["check"] == name)
+    }
+
+    /// Whether the guest powered off after all its checks had passed.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.outcome.code == 0 && self.report("done").is_some_and(|done| done["ok"] == true)
+    }
+}
+
+impl Timeline {
+    /// When `name` was first reached, in nanoseconds since the VMM's exec.
+    #[must_use]
+    pub fn at(&self, name: &str) -> Option<u64> {
+        self.marks.iter().find(|mark| mark.name == name).map(|mark| mark.ns)
+    }
+
+    /// Nanoseconds from one mark to another.
+    #[must_use]
+    pub fn between(&self, from: &str, to: &str) -> Option<u64> {
+        self.at(to)?.checked_sub(self.at(from)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_found_among_kernel_messages() {
+        let console =
+            "[ 0.1] x\r\nFLATBOOT {\"check\":\"a\",\"ok\":true}\r\n[ 1] yFLATBOOT {\"check\":\"b\"}\nFLATBOOT {bad\n";
+        let found = reports(console);
+        assert_eq!(found.len(), 2);
+        assert_eq!((&found[0]["check"], &found[1]["check"]), (&Value::from("a"), &Value::from("b")));
+    }
+
+    #[test]
+    fn the_command_has_what_was_asked_for() {
+        let guest = Guest::new(Path::new("/k"), Path::new("/i")).cpus(3).memory("size=5G").checks("a,b").cmdline("x=1");
+        let command = guest.options(["--disk", "path=/d"]).command(Path::new("/flatboot"));
+        let words: Vec<_> = command.args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let expected = "run|--cpus|boot=3|--memory|size=5G|--kernel|/k|--cmdline|quiet x=1 \"flatboot.check=a,b\"|--disk|path=/d|--initramfs|/i";
+        assert_eq!(words.join("|"), expected);
+    }
+}
