@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Guests under flatboot, through the door: on this machine's KVM, or in one emulated KVM host for all of them.
+
+mod vm {
+    pub(crate) mod boots;
+    pub(crate) mod devices;
+    pub(crate) mod endings;
+    pub(crate) mod handoff;
+    pub(crate) mod lab;
+    pub(crate) mod tables;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use vm::lab::Lab;
+
+/// A test gets the lab, where kernels, initramfs and KVM are.
+type Body = fn(&Lab) -> Result<(), Failed>;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Guests share one host; each alone gets all of it.
+    arguments.test_threads = Some(1);
+    let tests: Vec<(&'static str, Body)> =
+        [vm::boots::TESTS, vm::endings::TESTS, vm::devices::TESTS, vm::handoff::TESTS].concat();
+    let trials = tests.into_iter().map(|(name, body)| Trial::test(name, move || body(Lab::get()?))).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices as a real driver meets them.
+
+use std::fs;
+
+use libtest_mimic::Failed;
+
+use super::lab::{Lab, require};
+use crate::Body;
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("devices::disk_is_read_and_written", disk),
+    ("devices::readonly_disk_stays_as_it_is", readonly),
+    ("devices::most_disks", most_disks),
+    ("devices::entropy", |lab| lab.passes(&lab.guest().checks("rng")).map(drop)),
+    ("devices::serial_to_a_file", serial_file),
+    ("devices::no_serial_port", no_serial),
+];
+
+const DISK: usize = 1 << 20;
+
+/// A disk of 1 MiB whose every byte is `fill`.
+fn image(lab: &Lab, name: &str, fill: u8) -> Result<std::path::PathBuf, Failed> {
+    let path = lab.path(name);
+    fs::write(&path, vec![fill; DISK])?;
+    Ok(path)
+}
+
+fn disk(lab: &Lab) -> Result<(), Failed> {
+    let path = image(lab, "disk.img", 0x5a)?;
+    let guest = lab.guest().options(["--disk".to_owned(), format!("path={}", path.display())]);
+    let ended = lab.passes(&guest.checks("disk=/dev/vda,diskwrite=/dev/vda"))?;
+    let report = ended.report("disk").ok_or("no report")?;
+    require(report["bytes"] == DISK as u64 && report["read_only"] == false, || format!("disk: {report}"))?;
+    require(report["first"] == "5a".repeat(16), || format!("first bytes: {report}"))?;
+    let after = fs::read(&path)?;
+    require(after.len() == DISK && after[DISK - 4096..] != [0x5a; 4096], || "nothing was written".to_owned())?;
+    require(after[..DISK - 4096].iter().all(|byte| *byte == 0x5a), || "other sectors were written".to_owned())
+}
+
+fn readonly(lab: &Lab) -> Result<(), Failed> {
+    let path = image(lab, "readonly.img", 0xa5)?;
+    let guest = lab.guest().options(["--disk".to_owned(), format!("path={},readonly=on", path.display())]);
+    let ended = lab.run(&guest.checks("disk=/dev/vda,diskwrite=/dev/vda"))?;
+    let ok = |name: &str| ended.report(name).map(|report| report["ok"] == true);
+    require((ok("disk"), ok("diskwrite")) == (Some(true), Some(false)), || format!("{:?}", ended.reports))?;
+    let read_only = ended.report("disk").is_some_and(|report| report["read_only"] == true);
+    require(read_only, || format!("{:?}", ended.reports))?;
+    require(fs::read(&path)?.iter().all(|byte| *byte == 0xa5), || "a read-only disk was written".to_owned())
+}
+
+fn most_disks(lab: &Lab) -> Result<(), Failed> {
+    let mut guest = lab.guest();
+    let mut checks = Vec::new();
+    for (index, letter) in ('a'..='m').enumerate() {
+        let path = image(lab, &format!("many{index}.img"), letter as u8)?;
+        guest = guest.options(["--disk".to_owned(), format!("path={}", path.display())]);
+        checks.push(format!("disk=/dev/vd{letter}"));
+    }
+    let ended = lab.passes(&guest.checks(&checks.join(",")))?;
+    let firsts: Vec<_> = ended.reports.iter().filter(|r| r["check"] == "disk").map(|r| r["first"].clone()).collect();
+    let expected: Vec<_> = ('a'..='m').map(|letter| serde_json::json!(format!("{:02x}", letter as u8).repeat(16))).collect();
+    require(firsts == expected, || format!("disks in another order: {firsts:?}"))
+}
+
+fn serial_file(lab: &Lab) -> Result<(), Failed> {
+    let path = lab.path("serial.txt");
+    fs::write(&path, "what was there before")?;
+    let guest = lab.guest().options(["--serial".to_owned(), format!("file={}", path.display())]);
+    let ended = lab.run(&guest.checks("cpus=2"))?;
+    let console = fs::read_to_string(&path)?;
+    let complete = console.contains("\"check\":\"done\",\"ok\":true") && !console.contains("before");
+    require(ended.outcome.code == 0 && ended.outcome.stdout.is_empty() && complete, || {
+        format!("exit code {}, console {console:?}", ended.outcome.code)
+    })
+}
+
+fn no_serial(lab: &Lab) -> Result<(), Failed> {
+    let ended = lab.run(&lab.guest().options(["--serial", "off"]))?;
+    require(ended.outcome.code == 0 && ended.outcome.stdout.is_empty(), || {
+        format!("exit code {}, console {:?}", ended.outcome.code, ended.outcome.stdout_text())
+    })
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Guests end in defined ways, and flatboot's exit status says which.
+
+use libtest_mimic::Failed;
+
+use super::lab::{Lab, require};
+use crate::Body;
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("endings::power_off", |lab| ending(lab, "flatboot.end=poweroff", 0, "guest powered off")),
+    ("endings::reset", |lab| ending(lab, "flatboot.end=reboot", 0, "guest asked for a reset")),
+    ("endings::reset_by_keyboard_controller", |lab| ending(lab, "flatboot.end=reboot reboot=k", 0, "reset")),
+    ("endings::panic", |lab| ending(lab, "flatboot.end=panic", 3, "panicked")),
+    ("endings::init_exits", |lab| ending(lab, "flatboot.end=exit", 3, "panicked")),
+    ("endings::no_init", no_init),
+    ("endings::triple_fault", |lab| ending(lab, "flatboot.end=reboot reboot=t", 4, "triple fault")),
+    ("endings::sigterm_powers_off_or_ends", sigterm),
+    ("endings::restart_on_reset", restart),
+    ("endings::killed_leaves_nothing", killed),
+    ("endings::footprint_of_the_vmm", footprint),
+];
+
+fn ending(lab: &Lab, cmdline: &str, code: u8, words: &str) -> Result<(), Failed> {
+    lab.ends(&lab.guest().cmdline(cmdline), code, words).map(drop)
+}
+
+/// Without a root file system the kernel panics before user space.
+fn no_init(lab: &Lab) -> Result<(), Failed> {
+    let mut guest = lab.guest();
+    guest.initramfs = None;
+    lab.ends(&guest, 3, "panicked").map(drop)
+}
+
+/// The words of a shell command that runs flatboot with a guest which hangs after its checks.
+fn hanging(lab: &Lab, memory: &str, cpus: u8) -> String {
+    format!(
+        "{} run --kernel {} --initramfs {} --memory size={memory} --cpus boot={cpus} --serial file={} \
+         --cmdline 'quiet flatboot.end=hang'",
+        lab.flatboot.display(),
+        lab.kernel.join("vmlinux").display(),
+        lab.initramfs.display(),
+        lab.path("console").display()
+    )
+}
+
+/// A shell snippet that waits until the guest's init has done its checks.
+fn wait_for_init(lab: &Lab) -> String {
+    format!(
+        "n=0; until grep -q '\"check\":\"done\"' {} 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ] || exit 99; sleep 0.1; done",
+        lab.path("console").display()
+    )
+}
+
+/// The tiny init knows no power button, so the grace period ends it.
+fn sigterm(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        "rm -f {console}; {run} --shutdown-timeout 1 & pid=$!; {wait}; kill -TERM $pid; wait $pid",
+        console = lab.path("console").display(),
+        run = hanging(lab, "256M", 1),
+        wait = wait_for_init(lab)
+    );
+    let outcome = lab.shell(&script)?;
+    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let said = stderr.lines().last().is_some_and(|line| line.contains("did not power off within 1 s"));
+    require(outcome.code == 6 && said, || format!("exit code {}, stderr {stderr:?}", outcome.code))
+}
+
+/// The second VM sees that the first has been there by the console file's growth, and is then ended from outside.
+fn restart(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        "cd {dir}; {flatboot} run --kernel {kernel} --initramfs {initramfs} --memory size=256M --restart-on-reset \
+         --cmdline 'quiet flatboot.end=reboot' >restarts & pid=$!; \
+         n=0; until [ $(grep -c '\"check\":\"done\"' restarts) -ge 3 ]; do n=$((n+1)); [ $n -lt 600 ] || break; sleep 0.1; done; \
+         kill -KILL $pid; grep -c '\"check\":\"done\"' restarts",
+        dir = lab.scratch.path().display(),
+        flatboot = lab.flatboot.display(),
+        kernel = lab.kernel.join("vmlinux").display(),
+        initramfs = lab.initramfs.display(),
+    );
+    let outcome = lab.shell(&script)?;
+    let count: u32 = outcome.stdout_text().trim().parse().unwrap_or(0);
+    require(count >= 3, || format!("the guest came up {count} times: {:?}", String::from_utf8_lossy(&outcome.stderr)))
+}
+
+/// SIGKILL in mid-boot: no thread, no child, no file but the console that was asked for.
+fn killed(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        "mkdir -p {dir}/empty; cd {dir}/empty; {run} & pid=$!; sleep 0.5; kill -KILL $pid; wait $pid; ls; ls /proc | grep -x $pid",
+        dir = lab.scratch.path().display(),
+        run = hanging(lab, "256M", 2),
+    );
+    let outcome = lab.shell(&script)?;
+    require(outcome.stdout.is_empty(), || format!("left behind: {:?}", outcome.stdout_text()))
+}
+
+/// flatboot's own memory with 1 vCPU and 128 MiB: what is resident outside of the guest's memory is at most 5 MiB.
+fn footprint(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        "rm -f {console}; {run} & pid=$!; {wait}; cat /proc/$pid/smaps; kill -KILL $pid; wait $pid",
+        console = lab.path("console").display(),
+        run = hanging(lab, "128M", 1),
+        wait = wait_for_init(lab)
+    );
+    let outcome = lab.shell(&script)?;
+    let own = resident_kib_outside_guest(&outcome.stdout_text(), 128 << 10).ok_or("no mapping of 128 MiB in smaps")?;
+    println!("flatboot's own resident memory, 1 vCPU and 128 MiB: {own} KiB");
+    require(own <= 5 << 10, || format!("{own} KiB resident outside of guest memory, at most 5120 are allowed"))
+}
+
+/// Sums `Rss` over all mappings but the one of `guest_kib`; none if there is no such mapping.
+fn resident_kib_outside_guest(smaps: &str, guest_kib: u64) -> Option<u64> {
+    let number = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    let (mut size, mut own, mut seen) = (0, 0, false);
+    for line in smaps.lines() {
+        if line.starts_with("Size:") {
+            size = number(line)?;
+        } else if line.starts_with("Rss:") {
+            if size == guest_kib {
+                seen = true;
+            } else {
+                own += number(line)?;
+            }
+        }
+    }
+    seen.then_some(own)
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the tests share: the artifacts, a directory to write to, and one host behind the door.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use flatboot_bench::guest::{Ended, Guest};
+use flatboot_bench::{Command, Door, HostOptions, Outcome, Session, artifact, initramfs};
+use libtest_mimic::Failed;
+use tempfile::TempDir;
+
+/// Artifacts and a running host.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    /// The flatboot binary.
+    pub(crate) flatboot: PathBuf,
+    /// Directory of the guest kernel: `vmlinux`, `bzImage`.
+    pub(crate) kernel: PathBuf,
+    /// The tiny initramfs.
+    pub(crate) initramfs: PathBuf,
+    /// Writable by guests' VMMs, at the same path behind the door.
+    pub(crate) scratch: TempDir,
+    door: Door,
+    session: Mutex<Option<Session>>,
+}
+
+impl Lab {
+    /// The one lab, set up at first use.
+    pub(crate) fn get() -> Result<&'static Self, Failed> {
+        static LAB: OnceLock<Result<Lab, String>> = OnceLock::new();
+        let lab = LAB.get_or_init(|| Self::set_up().map_err(|error| error.message().unwrap_or("no lab").to_owned()));
+        lab.as_ref().map_err(Failed::from)
+    }
+
+    fn set_up() -> Result<Self, Failed> {
+        let flatboot = artifact::flatboot(None).ok_or("no flatboot binary: cargo build --release")?;
+        let kernel = artifact::kernel("guest")?;
+        let scratch = tempfile::tempdir()?;
+        let initramfs = scratch.path().join("tiny.cpio");
+        initramfs::write_guest(&initramfs)?;
+        let door = Door::open(Some(&flatboot))?;
+        println!("{door}");
+        Ok(Self { flatboot, kernel, initramfs, scratch, door, session: Mutex::new(None) })
+    }
+
+    /// A path in the scratch directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// The patched kernel with the tiny initramfs.
+    pub(crate) fn guest(&self) -> Guest {
+        Guest::new(&self.kernel.join("vmlinux"), &self.initramfs)
+    }
+
+    /// Runs `guest` to its end.
+    pub(crate) fn run(&self, guest: &Guest) -> Result<Ended, Failed> {
+        self.with_session(|session| Ok(guest.run(session, &self.flatboot)?))
+    }
+
+    /// Runs any program behind the door.
+    pub(crate) fn shell(&self, script: &str) -> Result<Outcome, Failed> {
+        let command = Command::new("/bin/sh").args(["-c", script]).timeout(Duration::from_secs(240));
+        self.with_session(|session| Ok(session.run(&command)?))
+    }
+
+    /// Runs `guest` and requires that it passed all its checks and powered off.
+    pub(crate) fn passes(&self, guest: &Guest) -> Result<Ended, Failed> {
+        let ended = self.run(guest)?;
+        if ended.passed() { Ok(ended) } else { Err(describe(guest, &ended, &self.flatboot)) }
+    }
+
+    /// Runs `guest` and requires that flatboot exits with `code` and says `words` in its last line.
+    pub(crate) fn ends(&self, guest: &Guest, code: u8, words: &str) -> Result<Ended, Failed> {
+        let ended = self.run(guest)?;
+        let stderr = String::from_utf8_lossy(&ended.outcome.stderr).into_owned();
+        if ended.outcome.code == code && stderr.lines().last().is_some_and(|line| line.contains(words)) {
+            return Ok(ended);
+        }
+        let wanted = format!("expected exit code {code} and {words:?}\n");
+        Err((wanted + describe(guest, &ended, &self.flatboot).message().unwrap_or_default()).into())
+    }
+
+    /// A host that failed is replaced at the next use.
+    fn with_session<T>(&self, run: impl FnOnce(&mut Session) -> Result<T, Failed>) -> Result<T, Failed> {
+        let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = match held.take() {
+            Some(session) => session,
+            None => {
+                let writable = vec![self.scratch.path().to_path_buf()];
+                self.door.start(&HostOptions { writable, ..HostOptions::default() })?
+            }
+        };
+        let result = run(&mut session);
+        if result.is_ok() {
+            *held = Some(session);
+        }
+        result
+    }
+}
+
+fn describe(guest: &Guest, ended: &Ended, flatboot: &Path) -> Failed {
+    let tail = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    };
+    format!(
+        "exit code {}\ncommand: {:?}\n--- console\n{}\n--- stderr\n{}",
+        ended.outcome.code,
+        guest.command(flatboot).args,
+        tail(&ended.outcome.stdout),
+        tail(&ended.outcome.stderr)
+    )
+    .into()
+}
+
+/// Fails with `what` unless `holds`.
+pub(crate) fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(what().into()) }
+}
