@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn quotes_keep_spaces() {
-        let parameters = Parameters::parse("quiet \"flatboot.check=dmesg=a b,cpus=4\" flatboot.check=rng,, root=/dev/vda\n");
+        let parameters =
+            Parameters::parse("quiet \"flatboot.check=dmesg=a b,cpus=4\" flatboot.check=rng,, root=/dev/vda\n");
         let checks: Vec<_> = parameters.checks().collect();
         assert_eq!(checks, [("dmesg", Some("a b")), ("cpus", Some("4")), ("rng", None)]);
         assert_eq!(parameters.end(), "poweroff");

@@ -21,7 +21,8 @@ pub(crate) fn open(name: &str) -> io::Result<File> {
 
 fn find(name: &str) -> Option<PathBuf> {
     let mut ports = fs::read_dir("/sys/class/virtio-ports").ok()?.filter_map(Result::ok);
-    let port = ports.find(|port| fs::read_to_string(port.path().join("name")).is_ok_and(|found| found.trim() == name))?;
+    let port =
+        ports.find(|port| fs::read_to_string(port.path().join("name")).is_ok_and(|found| found.trim() == name))?;
     let node = PathBuf::from("/dev").join(port.file_name());
     node.exists().then_some(node)
 }

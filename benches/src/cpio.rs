@@ -35,8 +35,7 @@ impl Archive {
 
     /// Adds a regular file with the permission bits `mode`.
     pub fn file(&mut self, name: &str, mode: u32, data: &[u8]) -> Result<(), TooLarge> {
-        let length =
-            u32::try_from(data.len()).map_err(|_| TooLarge { name: name.to_owned(), length: data.len() })?;
+        let length = u32::try_from(data.len()).map_err(|_| TooLarge { name: name.to_owned(), length: data.len() })?;
         self.entry(name, REGULAR | mode, (0, 0), length);
         self.bytes.extend_from_slice(data);
         self.pad();

@@ -41,11 +41,13 @@ pub enum Session {
 /// A program could not be run behind the door.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// FLATBOOT_KVM has a value that means nothing.
+    /// `FLATBOOT_KVM` has a value that means nothing.
     #[error("FLATBOOT_KVM={0:?}: expected real, emulated or auto")]
     Variable(std::ffi::OsString),
     /// Nobody can say whether KVM is usable.
-    #[error("cannot tell whether this machine's KVM is usable: no flatboot binary; build it, name it with --flatboot or FLATBOOT, or set FLATBOOT_KVM to real or emulated")]
+    #[error(
+        "cannot tell whether this machine's KVM is usable: no flatboot binary; build it, name it with --flatboot or FLATBOOT, or set FLATBOOT_KVM to real or emulated"
+    )]
     NoFlatboot,
     /// The check could not be run.
     #[error("{}: cannot run its check", path.display())]
@@ -86,7 +88,7 @@ impl fmt::Display for Door {
 }
 
 impl Door {
-    /// Decides: as FLATBOOT_KVM says (`real`, `emulated`), or, for `auto` and without it, as `flatboot check` finds.
+    /// Decides: as `FLATBOOT_KVM` says (`real`, `emulated`), or, for `auto` and without it, as `flatboot check` finds.
     pub fn open(flatboot: Option<&Path>) -> Result<Self, Error> {
         let variable = env::var_os("FLATBOOT_KVM");
         match variable.as_deref().map(|value| (value.to_str(), value)) {

@@ -58,8 +58,7 @@ pub fn write_guest(out: &Path) -> Result<(), InitramfsError> {
 
 /// `/init`, the directories that it mounts on, and the console that the kernel opens for it.
 fn archive(init: &Path) -> Result<Vec<u8>, InitramfsError> {
-    let program =
-        fs::read(init).map_err(|source| InitramfsError::Read { path: init.display().to_string(), source })?;
+    let program = fs::read(init).map_err(|source| InitramfsError::Read { path: init.display().to_string(), source })?;
     let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "root"] {
         archive.directory(directory, 0o755);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One QEMU process: started, watched, and gone when its owner is.
-#![expect(unsafe_code, reason = "the parent-death signal is set between fork and exec, which std only allows as unsafe")]
+#![expect(
+    unsafe_code,
+    reason = "the parent-death signal is set between fork and exec, which std only allows as unsafe"
+)]
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -58,10 +61,7 @@ impl Machine {
 
     /// The exit status, if QEMU ends within `limit`.
     pub(super) fn wait(&self, limit: Duration) -> Option<ExitStatus> {
-        match self.ended.recv_timeout(limit) {
-            Ok(status) => Some(status),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.ended.recv_timeout(limit).ok()
     }
 }
 

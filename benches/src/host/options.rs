@@ -102,7 +102,7 @@ impl Default for HostOptions {
             drives: Vec::new(),
             writable: Vec::new(),
             kernel: None,
-            start_limit: Duration::from_mins(2),
+            start_limit: Duration::from_secs(120),
         }
     }
 }
@@ -149,7 +149,9 @@ mod tests {
         for (text, mib) in [("256M", 256), ("14G", 14336), ("1T", 1 << 20)] {
             assert_eq!(text.parse::<MemorySize>().unwrap().mib(), mib, "{text}");
         }
-        for text in ["", "G", "0G", "255M", "14", "14g", "-1G", "1.5G", "99999999999999999999G", "18446744073709551615T"] {
+        for text in
+            ["", "G", "0G", "255M", "14", "14g", "-1G", "1.5G", "99999999999999999999G", "18446744073709551615T"]
+        {
             let error = text.parse::<MemorySize>().unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }

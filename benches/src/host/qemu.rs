@@ -46,8 +46,7 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.pair("-append", "console=ttyS0 panic=-1 oops=panic");
     args.option("-chardev", "file,id=console,path=", &files.console);
     args.text("-serial chardev:console -device virtio-serial-pci");
-    for (id, name, path) in
-        [("control", wire::CONTROL_PORT, &files.control), ("stdin", wire::STDIN_PORT, &files.stdin)]
+    for (id, name, path) in [("control", wire::CONTROL_PORT, &files.control), ("stdin", wire::STDIN_PORT, &files.stdin)]
     {
         args.option("-chardev", &format!("socket,id={id},path="), path);
         args.text(&format!("-device virtserialport,chardev={id},name={name}"));
