@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::checks::{Outcome, fields};
 use crate::{files, report};
 
-const SECTOR: u64 = 512;
+const SECTOR: usize = 512;
 /// What `diskwrite` writes: a page, so that no file-system block is half old.
 const BLOCK: usize = 4096;
 
@@ -20,10 +20,10 @@ pub(crate) fn disk(device: &str) -> Outcome {
     let failed = |error: io::Error| format!("{device}: {error}");
     let disk = File::open(device).map_err(failed)?;
     let bytes = size(device)?;
-    let mut sector = [0; SECTOR as usize];
-    disk.read_exact_at(&mut sector, bytes.saturating_sub(SECTOR)).map_err(failed)?;
+    let mut sector = [0; SECTOR];
+    disk.read_exact_at(&mut sector, bytes.saturating_sub(SECTOR as u64)).map_err(failed)?;
     disk.read_exact_at(&mut sector, 0).map_err(failed)?;
-    let first: String = sector[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let first = format!("{:032x}", u128::from_be_bytes(*sector.first_chunk().unwrap_or(&[0; 16])));
     let read_only = files::number(format!("/sys/class/block/{}/ro", name(device)))? != 0;
     Ok((bytes > 0, fields([("bytes", bytes.into()), ("read_only", read_only.into()), ("first", first.into())])))
 }
@@ -56,7 +56,7 @@ fn read_uncached(device: &str, offset: u64) -> io::Result<Vec<u8>> {
 }
 
 fn size(device: &str) -> Result<u64, String> {
-    Ok(files::number(format!("/sys/class/block/{}/size", name(device)))? * SECTOR)
+    Ok(files::number(format!("/sys/class/block/{}/size", name(device)))? * SECTOR as u64)
 }
 
 fn name(device: &str) -> &str {

@@ -25,12 +25,12 @@ pub(crate) fn cpus(wanted: &str) -> Outcome {
 
 /// How many numbers a list such as "0-3,5" has.
 fn count_list(list: &str) -> Result<usize, String> {
-    let wrong = || format!("CPU list {list:?}: expected numbers and ranges");
-    list.split(',').try_fold(0, |count, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
-        Ok(count + last.checked_sub(first).ok_or_else(wrong)? + 1)
-    })
+    list.split(',').map(count_range).sum::<Option<usize>>().ok_or_else(|| format!("{list:?} is no list of CPUs"))
+}
+
+fn count_range(range: &str) -> Option<usize> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
 }
 
 /// What debugfs shows of the hand-off: files, or directories of files, whose names begin with `memmap`.

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
     let dev = mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), None);
     let marked = mark(MARK_USER);
-    report::start(&dev, &marked);
+    report::start(dev, &marked);
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("debugfs", "/sys/kernel/debug")] {
         // A kernel may lack debugfs; what needs a file that is missing then says so.
         let _ = mount(kind, target, kind, MountFlags::empty(), None);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks of memory: what the kernel counts, and whether it is really there.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::checks::{Outcome, fields};
 use crate::files;
@@ -86,15 +86,15 @@ pub(crate) fn alloc() -> Outcome {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut pages: u64 = 0;
     // MemFree, not MemAvailable: beyond it the kernel would take back pages, and in the end kill us.
-    while available_kib()? > reserve {
+    while free_kib()? > reserve {
         let Some(chunk) = chunk(pages) else { break };
         chunks.push(chunk);
         pages += CHUNK_PAGES;
     }
     let values = chunks.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of);
     let wrong = (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count();
-    let left = meminfo_kib(&files::text("/proc/meminfo")?, "MemFree");
-    let fields = fields([("pages", pages.into()), ("wrong", wrong.into()), ("free_kib_left", json!(left))]);
+    let left = free_kib()?;
+    let fields = fields([("pages", pages.into()), ("wrong", wrong.into()), ("free_kib_left", left.into())]);
     Ok((wrong == 0 && pages > 0, fields))
 }
 
@@ -111,11 +111,9 @@ fn zone_sum(zoneinfo: &str, name: &str) -> u64 {
     lines.filter_map(|rest| rest.strip_prefix(' ')?.trim().parse::<u64>().ok()).sum()
 }
 
-/// Free memory, with what a kernel that fills its memmap on demand has not yet filled.
-fn available_kib() -> Result<u64, String> {
-    let meminfo = files::text("/proc/meminfo")?;
-    let free = meminfo_kib(&meminfo, "MemFree").ok_or("/proc/meminfo: no MemFree")?;
-    Ok(free)
+fn free_kib() -> Result<u64, String> {
+    let free = meminfo_kib(&files::text("/proc/meminfo")?, "MemFree");
+    free.ok_or_else(|| "/proc/meminfo: no MemFree".to_owned())
 }
 
 /// Pages numbered from `first`, or none if the kernel refuses.
@@ -145,6 +143,8 @@ fn expected(page: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const ZONEINFO: &str = "\

@@ -16,12 +16,12 @@ pub(crate) fn print(object: &Value) {
 }
 
 /// The first line: user space runs.
-pub(crate) fn start(dev: &rustix::io::Result<()>, marked: &io::Result<()>) {
+pub(crate) fn start(dev: rustix::io::Result<()>, marked: &io::Result<()>) {
     let state = |error: Option<String>| error.map_or(Value::Bool(true), Value::String);
     print(&json!({
         "check": "start",
         "ok": true,
-        "devtmpfs": state(dev.as_ref().err().map(ToString::to_string)),
+        "devtmpfs": state(dev.err().map(|error| error.to_string())),
         "mark": state(marked.as_ref().err().map(|error| format!("/dev/port: {error}"))),
     }));
 }

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use flatboot_bench::command::{EXIT_HOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
@@ -18,7 +18,7 @@ pub(crate) fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         eprintln!("host-init: enter: expected CGROUP CWD TERMINAL PROGRAM");
         return ExitCode::from(EXIT_HOST);
     };
-    if let Err(error) = surroundings(cgroup.into(), terminal == "1") {
+    if let Err(error) = surroundings(Path::new(&cgroup), terminal == "1") {
         eprintln!("host-init: cannot prepare for {}: {error}", program.display());
         return ExitCode::from(EXIT_HOST);
     }
@@ -31,7 +31,7 @@ pub(crate) fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_NOT_EXECUTABLE })
 }
 
-fn surroundings(cgroup: PathBuf, terminal: bool) -> io::Result<()> {
+fn surroundings(cgroup: &Path, terminal: bool) -> io::Result<()> {
     // Whatever the program starts is in its cgroup, and ends with it.
     std::fs::write(cgroup.join("cgroup.procs"), "0")?;
     rustix::process::setsid()?;

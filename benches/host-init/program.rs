@@ -53,32 +53,29 @@ pub(crate) fn start(agent: &Arc<Agent>, sequence: u32, start: Start) -> io::Resu
 fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
     let cgroup = PathBuf::from(CGROUPS).join(sequence.to_string());
     fs::create_dir(&cgroup)?;
-    let mut command = Command::new("/init");
+    let mut enter = Command::new("/init");
     let terminal = OsString::from(if start.terminal.is_some() { "1" } else { "0" });
-    command.arg("enter").args([cgroup.clone().into(), start.cwd.into_os_string(), terminal, start.program]);
-    command.args(start.args).env_clear().envs(start.env);
-    let master = match start.terminal {
-        Some(size) => {
-            let (master, slave) = terminal_pair(size)?;
-            command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
-            Some(Arc::new(master))
-        }
-        None => {
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            None
-        }
+    enter.arg("enter").args([cgroup.clone().into(), start.cwd.into_os_string(), terminal, start.program]);
+    enter.args(start.args).env_clear().envs(start.env);
+    let master = if let Some(size) = start.terminal {
+        let (master, slave) = terminal_pair(size)?;
+        enter.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+        Some(Arc::new(master))
+    } else {
+        enter.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        None
     };
     let since = Instant::now();
-    let mut child = command.spawn()?;
-    // The command holds the terminal's other side, whose last close is the end of the output.
-    drop(command);
+    let mut child = enter.spawn()?;
+    // It holds the terminal's other side, whose last close is the end of the output.
+    drop(enter);
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let file = |fd: OwnedFd| File::from(fd);
     let mut outputs: Vec<(Kind, File)> = Vec::new();
     outputs.extend(child.stdout.take().map(|fd| (Kind::Stdout, file(fd.into()))));
     outputs.extend(child.stderr.take().map(|fd| (Kind::Stderr, file(fd.into()))));
-    let stdin = match &master {
+    let input = match &master {
         Some(master) => {
             outputs.push((Kind::Stdout, master.try_clone()?));
             Some(Arc::clone(master))
@@ -87,13 +84,13 @@ fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
     };
     Ok((
         Running { child, cgroup, since, outputs },
-        Current { sequence, process: Some(process), stdin, terminal: master },
+        Current { sequence, process: Some(process), stdin: input, terminal: master },
     ))
 }
 
 impl Running {
     fn follow(mut self, agent: &Arc<Agent>, sequence: u32) {
-        let (done, copied) = mpsc::channel();
+        let (done, finished) = mpsc::channel();
         let copies = self.outputs.len();
         for (kind, from) in self.outputs.drain(..) {
             let (agent, done) = (Arc::clone(agent), done.clone());
@@ -110,7 +107,7 @@ impl Running {
         let deadline = Instant::now() + DRAIN_LIMIT;
         for _ in 0..copies {
             let left = deadline.saturating_duration_since(Instant::now());
-            if copied.recv_timeout(left).is_err() {
+            if finished.recv_timeout(left).is_err() {
                 eprintln!("host-init: command {sequence}: its output is still open {DRAIN_LIMIT:?} after its end");
             }
         }

@@ -63,7 +63,7 @@ pub fn own_binary(name: &'static str) -> Result<PathBuf, ArtifactError> {
     if path.is_file() { Ok(path) } else { Err(ArtifactError::Binary { name, beside }) }
 }
 
-/// The flatboot binary: `given`, else FLATBOOT, else beside this program, else the tree's release and debug builds.
+/// The flatboot binary: `given`, else `FLATBOOT`, else beside this program, else the tree's release and debug builds.
 #[must_use]
 pub fn flatboot(given: Option<&Path>) -> Option<PathBuf> {
     let named = given.map(Path::to_path_buf).or_else(|| env::var_os("FLATBOOT").map(PathBuf::from));
@@ -78,7 +78,7 @@ pub fn flatboot(given: Option<&Path>) -> Option<PathBuf> {
     beside.into_iter().chain(built).find(|path| path.is_file())
 }
 
-/// The host kernel's image: in `given`, else in FLATBOOT_HOST_KERNEL, else built (or taken from its cache) by the source
+/// The host kernel's image: in `given`, else in `FLATBOOT_HOST_KERNEL`, else built (or taken from its cache) by the source
 /// tree's `guest-kernel/build.sh host`, whose progress goes to standard error.
 pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf, ArtifactError> {
     let named = given.map(Path::to_path_buf).or_else(|| env::var_os("FLATBOOT_HOST_KERNEL").map(PathBuf::from));
@@ -101,6 +101,11 @@ pub fn kernel(name: &str) -> Result<PathBuf, ArtifactError> {
 /// The Debian 12 root disk: built, or taken from its cache.
 pub fn debian_disk() -> Result<PathBuf, ArtifactError> {
     built("benches/userland/debian.sh", &[])
+}
+
+/// Debian's own kernel for clouds, unmodified: its compressed image.
+pub fn debian_cloud_kernel() -> Result<PathBuf, ArtifactError> {
+    built("benches/userland/debian-cloud-kernel.sh", &[])
 }
 
 /// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path.
@@ -126,7 +131,7 @@ fn source_tree() -> Option<PathBuf> {
     })
 }
 
-/// Where builds and logs are kept: FLATBOOT_CACHE, else flatboot/ in the user's cache directory.
+/// Where builds and logs are kept: `FLATBOOT_CACHE`, else flatboot/ in the user's cache directory.
 #[must_use]
 pub fn cache_directory() -> PathBuf {
     let user = || env::var_os("XDG_CACHE_HOME").map(|cache| PathBuf::from(cache).join("flatboot"));

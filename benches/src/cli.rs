@@ -27,7 +27,7 @@ pub(crate) enum Verb {
     Boot(BootArgs),
     /// Run a program on this machine if its KVM runs guests, else in the emulated KVM host
     ///
-    /// `flatboot check` decides; FLATBOOT_KVM=real, emulated or auto (the default) overrides it. One line on standard error
+    /// `flatboot check` decides; `FLATBOOT_KVM=real`, emulated or auto (the default) overrides it. One line on standard error
     /// says which it is.
     Run(DoorArgs),
     /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
@@ -104,7 +104,7 @@ pub(crate) struct PlaceArgs {
     /// Directory that the program may write to; in the emulated host all others are read-only, and /tmp is scratch
     #[arg(long = "writable", value_name = "DIR")]
     writable: Vec<PathBuf>,
-    /// Directory with the emulated host's kernel [default: FLATBOOT_HOST_KERNEL, else guest-kernel/build.sh builds it]
+    /// Directory with the emulated host's kernel [default: `FLATBOOT_HOST_KERNEL`, else guest-kernel/build.sh builds it]
     #[arg(long, value_name = "DIR")]
     host_kernel: Option<PathBuf>,
     /// Set a variable of the program's environment, which else is PATH, HOME and LANG; K alone takes this one's value

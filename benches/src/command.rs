@@ -83,7 +83,7 @@ impl Command {
             args: Vec::new(),
             env: Vec::new(),
             cwd: None,
-            timeout: Some(Duration::from_mins(10)),
+            timeout: Some(Duration::from_secs(600)),
         }
     }
 

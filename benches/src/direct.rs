@@ -51,7 +51,7 @@ pub struct DirectSession {
     /// Each drive's path and that of its scratch copy.
     drives: Vec<(PathBuf, PathBuf)>,
     /// Holds the copies; removed with the session.
-    _scratch: Option<TempDir>,
+    scratch: Option<TempDir>,
     control: DirectControl,
 }
 
@@ -67,7 +67,7 @@ impl DirectSession {
     /// Makes a scratch copy of each drive, so that the file itself stays as it is, as in the emulated host.
     pub fn start(options: &HostOptions) -> Result<Self, DirectError> {
         let options = options.check()?;
-        let mut session = Self { drives: Vec::new(), _scratch: None, control: DirectControl::default() };
+        let mut session = Self { drives: Vec::new(), scratch: None, control: DirectControl::default() };
         if options.drives.is_empty() {
             return Ok(session);
         }
@@ -82,7 +82,7 @@ impl DirectSession {
             sparse_copy(drive, &copy).map_err(|source| DirectError::Copy { path: drive.clone(), source })?;
             session.drives.push((drive.clone(), copy));
         }
-        session._scratch = Some(scratch);
+        session.scratch = Some(scratch);
         Ok(session)
     }
 
@@ -93,7 +93,7 @@ impl DirectSession {
     }
 
     /// Runs a command to its end; what it writes goes to `streams` as it comes.
-    pub fn run_streaming(&mut self, command: &Command, streams: Streams<'_>) -> Result<Finish, DirectError> {
+    pub fn run_streaming(&mut self, command: &Command, mut streams: Streams<'_>) -> Result<Finish, DirectError> {
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let since = Instant::now();
         let mut child = match self.spawn(command, &streams.stdin) {
@@ -109,8 +109,8 @@ impl DirectSession {
         };
         let process = watch(&child).map_err(DirectError::Watch)?;
         self.control.begin(process.try_clone().map_err(DirectError::Watch)?);
-        feed(&mut child, streams.stdin.clone());
-        let ended = follow(&mut child, &process, deadline, streams);
+        feed(&mut child, &streams.stdin);
+        let ended = follow(&mut child, &process, deadline, &mut streams);
         self.control.end();
         match ended {
             None => Err(DirectError::Timeout { limit: command.timeout.unwrap_or_default() }),
@@ -174,14 +174,20 @@ impl DirectControl {
 }
 
 /// Copies output until the program has ended; `None` if it had to be ended at the deadline.
-fn follow(child: &mut Child, process: &OwnedFd, deadline: Option<Instant>, streams: Streams<'_>) -> Option<ExitStatus> {
+fn follow(
+    child: &mut Child,
+    process: &OwnedFd,
+    deadline: Option<Instant>,
+    streams: &mut Streams<'_>,
+) -> Option<ExitStatus> {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).filter(|_| out.is_some());
+    let Streams { stdout, stderr, .. } = streams;
     let (sender, ended) = mpsc::channel();
     thread::scope(|scope| {
         let (out, err) = (out.map(OwnedFd::from), err.map(OwnedFd::from));
-        scope.spawn(|| copy(out, streams.stdout));
-        scope.spawn(|| copy(err, streams.stderr));
+        scope.spawn(|| copy(out, &mut *stdout));
+        scope.spawn(|| copy(err, &mut *stderr));
         scope.spawn(move || sender.send(child.wait()));
         let status = match deadline {
             None => ended.recv().ok(),
@@ -208,8 +214,9 @@ fn copy(from: Option<OwnedFd>, to: &mut (dyn Write + Send)) {
     }
 }
 
-fn feed(child: &mut Child, stdin: Stdin) {
+fn feed(child: &mut Child, stdin: &Stdin) {
     let Some(mut pipe) = child.stdin.take() else { return };
+    let stdin = stdin.clone();
     thread::spawn(move || {
         // An error means that the program takes no more.
         let _ = match stdin {

@@ -60,7 +60,7 @@ impl SessionControl {
 /// A program could not be run behind the door.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// FLATBOOT_KVM has a value that means nothing.
+    /// `FLATBOOT_KVM` has a value that means nothing.
     #[error("FLATBOOT_KVM={0:?}: expected real, emulated or auto")]
     Variable(std::ffi::OsString),
     /// Nobody can say whether KVM is usable.
@@ -110,7 +110,7 @@ impl fmt::Display for Door {
 }
 
 impl Door {
-    /// Decides: as FLATBOOT_KVM says (`real`, `emulated`), or, for `auto` and without it, as `flatboot check` finds.
+    /// Decides: as `FLATBOOT_KVM` says (`real`, `emulated`), or, for `auto` and without it, as `flatboot check` finds.
     pub fn open(flatboot: Option<&Path>) -> Result<Self, Error> {
         let variable = env::var_os("FLATBOOT_KVM");
         match variable.as_deref().map(|value| (value.to_str(), value)) {

@@ -73,7 +73,7 @@ fn print_chain(error: &dyn StdError) {
     let mut line = format!("flatboot-bench: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
-        line.push_str(&format!(": {cause}"));
+        line = format!("{line}: {cause}");
         source = cause.source();
     }
     eprintln!("{line}");

@@ -7,7 +7,6 @@ mod vm {
     pub(crate) mod endings;
     pub(crate) mod handoff;
     pub(crate) mod lab;
-    pub(crate) mod tables;
 }
 
 use std::process::ExitCode;
@@ -25,6 +24,10 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let tests: Vec<(&'static str, Body)> =
         [vm::boots::TESTS, vm::endings::TESTS, vm::devices::TESTS, vm::handoff::TESTS].concat();
-    let trials = tests.into_iter().map(|(name, body)| Trial::test(name, move || body(Lab::get()?))).collect();
+    let mut trials: Vec<_> =
+        tests.into_iter().map(|(name, body)| Trial::test(name, move || body(Lab::get()?))).collect();
+    trials.extend(vm::handoff::corrupted().map(|(name, table)| {
+        Trial::test(format!("handoff::ignored::{name}"), move || vm::handoff::is_ignored(Lab::get()?, &table))
+    }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

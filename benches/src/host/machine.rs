@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -61,10 +61,7 @@ impl Machine {
 
     /// The exit status, if QEMU ends within `limit`.
     pub(super) fn wait(&self, limit: Duration) -> Option<ExitStatus> {
-        match self.ended.recv_timeout(limit) {
-            Ok(status) => Some(status),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.ended.recv_timeout(limit).ok()
     }
 }
 

@@ -102,7 +102,7 @@ impl Default for HostOptions {
             drives: Vec::new(),
             writable: Vec::new(),
             kernel: None,
-            start_limit: Duration::from_mins(2),
+            start_limit: Duration::from_secs(120),
         }
     }
 }

@@ -59,7 +59,8 @@ fn most_disks(lab: &Lab) -> Result<(), Failed> {
     }
     let ended = lab.passes(&guest.checks(&checks.join(",")))?;
     let firsts: Vec<_> = ended.reports.iter().filter(|r| r["check"] == "disk").map(|r| r["first"].clone()).collect();
-    let expected: Vec<_> = ('a'..='m').map(|letter| serde_json::json!(format!("{:02x}", letter as u8).repeat(16))).collect();
+    let expected: Vec<_> =
+        ('a'..='m').map(|letter| serde_json::json!(format!("{:02x}", letter as u8).repeat(16))).collect();
     require(firsts == expected, || format!("disks in another order: {firsts:?}"))
 }
 

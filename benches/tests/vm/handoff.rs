@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel and the hand-off: a good table is taken, a bad one is ignored with one line and the boot goes on.
+
+use std::fs;
+
+use flatboot_handoff::{Region, RegionFlags, encode, encoded_len};
+use libtest_mimic::Failed;
+use serde_json::Value;
+
+use super::lab::{Lab, require};
+use crate::Body;
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("handoff::is_taken", taken),
+    ("handoff::by_kernel_parameter", by_parameter),
+    ("handoff::boots_without", without),
+    ("handoff::regions_are_shown", regions_are_shown),
+    ("handoff::threads_change_nothing_but_time", threads_change_nothing),
+];
+
+const LOG: &str = "memmap_handoff: ";
+const MIB: u64 = 1 << 20;
+
+fn taken(lab: &Lab) -> Result<(), Failed> {
+    let ended = lab.passes(&lab.guest().checks("dmesg=memmap_handoff: ,nodmesg=memmap_handoff: ignored,handoff"))?;
+    let line = ended.report("dmesg").map(|report| report["lines"].to_string()).unwrap_or_default();
+    require(line.contains("2 regions"), || line)
+}
+
+/// The same table by its address: flatboot's own node is left out, so the kernel finds the table only by the parameter.
+fn by_parameter(lab: &Lab) -> Result<(), Failed> {
+    // The payload of flatboot's setup_data node is a table at a known address; the parameter names it.
+    let guest = lab.guest().cmdline("memmap_handoff=0x30010").checks("dmesg=memmap_handoff: ,nodmesg=ignored");
+    lab.passes(&guest).map(drop)
+}
+
+fn without(lab: &Lab) -> Result<(), Failed> {
+    lab.passes(&lab.guest().options(["--handoff", "off"]).checks("nodmesg=memmap_handoff: ,meminfo")).map(drop)
+}
+
+fn regions_are_shown(lab: &Lab) -> Result<(), Failed> {
+    let ended = lab.passes(&lab.guest().memory("size=8G,holes=3").checks("handoff"))?;
+    let files = ended.report("handoff").ok_or("no report")?["files"].to_string();
+    // Four parts above 4 GiB, each with its base in the kernel's own list.
+    for base in ["0x100000000", "0x1"] {
+        require(files.contains(base), || format!("no region at {base}: {files}"))?;
+    }
+    Ok(())
+}
+
+/// One thread, all threads, a percentage, no table: the same zones with the same pages, which upstream's serial code makes.
+fn threads_change_nothing(lab: &Lab) -> Result<(), Failed> {
+    let mut first: Option<(String, Value)> = None;
+    let variants = [
+        ("memmap_init_threads=1", "planned"),
+        ("memmap_init_threads=2", "planned"),
+        ("memmap_init_threads=50%", "planned"),
+        ("", "planned"),
+        ("", "off"),
+    ];
+    for (parameter, handoff) in variants {
+        let guest = lab.guest().memory("size=8G,holes=5").cmdline(parameter).options(["--handoff", handoff]);
+        let ended = lab.passes(&guest.checks("meminfo"))?;
+        let shape = shape(ended.report("meminfo").ok_or("no meminfo")?);
+        let name = format!("{parameter} --handoff {handoff}");
+        match &first {
+            None => first = Some((name, shape)),
+            Some((other, expected)) => {
+                require(shape == *expected, || format!("{other}: {expected}\n{name}: {shape}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What must not depend on how the memmap was filled: zones with their pages. Free pages vary from boot to boot.
+fn shape(meminfo: &Value) -> Value {
+    let zones = meminfo["zones"].as_array().into_iter().flatten();
+    zones
+        .map(|zone| {
+            let fields = ["zone", "start_pfn", "spanned", "present", "managed"];
+            fields.iter().map(|field| ((*field).to_owned(), zone[*field].clone())).collect::<serde_json::Map<_, _>>()
+        })
+        .map(Value::from)
+        .collect()
+}
+
+/// The table of a VM with 1 GiB.
+fn table() -> Vec<u8> {
+    let region = |base, length, flags| Region { base, length, node: 0, flags };
+    let regions = [region(MIB, 511 * MIB, RegionFlags::RAGGED), region(4096 * MIB, 512 * MIB, RegionFlags::ZEROED)];
+    let mut bytes = vec![0; encoded_len(regions.len(), 0)];
+    // The rules allow it; a table that is none makes the tests below fail.
+    let _ = encode(&regions, &[], &mut bytes);
+    bytes
+}
+
+/// Where the fields are (vmm/handoff says so, too, but a test that used its writer could not break its rules).
+const CRC: usize = 24;
+const FIRST: usize = 40;
+const SECOND: usize = FIRST + 24;
+
+fn put(table: &mut [u8], at: usize, bytes: &[u8]) {
+    table[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Makes the checksum right again, so that the rule behind it is what refuses the table.
+fn seal(table: &mut [u8]) {
+    put(table, CRC, &[0; 4]);
+    let crc = crc32c(table);
+    put(table, CRC, &crc.to_le_bytes());
+}
+
+/// CRC-32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & 0u32.wrapping_sub(crc & 1)))
+    })
+}
+
+type Break = fn(&mut Vec<u8>);
+
+/// Every field broken, with the checksum right unless it is what is broken.
+const BROKEN: [(&str, Break); 20] = [
+    ("magic", |t| put(t, 0, b"FLATBOOX")),
+    ("version", |t| put(t, 8, &2u32.to_le_bytes())),
+    ("length_short", |t| put(t, 12, &64u32.to_le_bytes())),
+    ("length_long", |t| put(t, 12, &u32::MAX.to_le_bytes())),
+    ("no_regions", |t| put(t, 16, &0u32.to_le_bytes())),
+    ("too_many_regions", |t| put(t, 16, &u32::MAX.to_le_bytes())),
+    ("too_many_arenas", |t| put(t, 20, &u32::MAX.to_le_bytes())),
+    ("header_length", |t| put(t, 28, &48u32.to_le_bytes())),
+    ("reserved", |t| put(t, 32, &1u64.to_le_bytes())),
+    ("base_unaligned", |t| put(t, SECOND, &(4097 * MIB).to_le_bytes())),
+    ("base_outside_ram", |t| put(t, SECOND, &(8192 * MIB).to_le_bytes())),
+    ("base_beyond_address_space", |t| put(t, SECOND, &(1u64 << 60).to_le_bytes())),
+    ("length_zero", |t| put(t, SECOND + 8, &0u64.to_le_bytes())),
+    ("length_outside_ram", |t| put(t, SECOND + 8, &(1024 * MIB).to_le_bytes())),
+    ("length_wraps", |t| put(t, SECOND + 8, &(u64::MAX << 27).to_le_bytes())),
+    ("node", |t| put(t, SECOND + 16, &77u32.to_le_bytes())),
+    ("flags", |t| put(t, SECOND + 20, &0x8000_0000u32.to_le_bytes())),
+    ("needlessly_ragged", |t| put(t, SECOND + 20, &8u32.to_le_bytes())),
+    ("order", |t| t[FIRST..].rotate_left(24)),
+    ("overlap", |t| t.copy_within(FIRST..SECOND, SECOND)),
+];
+
+/// Tables that the kernel must ignore.
+pub(crate) fn corrupted() -> impl Iterator<Item = (String, Vec<u8>)> {
+    let fields = BROKEN.iter().map(|(name, break_it)| {
+        let mut table = table();
+        break_it(&mut table);
+        seal(&mut table);
+        ((*name).to_owned(), table)
+    });
+    let checksum = {
+        let mut table = table();
+        table[CRC] ^= 1;
+        ("checksum".to_owned(), table)
+    };
+    let truncated = [1, 39, 40, 63].map(|length| (format!("truncated_to_{length}"), table()[..length].to_vec()));
+    let random = (1..=2u64).map(|seed| (format!("random_{seed}"), noise(seed)));
+    fields.chain([checksum]).chain(truncated).chain(random)
+}
+
+/// 4 KiB of xorshift noise: the same at every run.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..512).flat_map(|_| next()).collect()
+}
+
+/// The kernel says in one line that it ignores `table`, and boots with all its memory.
+pub(crate) fn is_ignored(lab: &Lab, table: &[u8]) -> Result<(), Failed> {
+    let path = lab.path("table.bin");
+    fs::write(&path, table)?;
+    let guest = lab.guest().options(["--handoff".to_owned(), format!("file={}", path.display())]);
+    let ended = lab.passes(&guest.checks("dmesg=memmap_handoff: ,meminfo"))?;
+    let report = ended.report("dmesg").ok_or("no report")?;
+    let ignored = report["lines"][0].as_str().is_some_and(|line| line.contains(&format!("{LOG}ignored: ")));
+    require(report["count"] == 1 && ignored, || format!("expected one line \"{LOG}ignored: …\": {report}"))
+}
