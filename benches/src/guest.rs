@@ -127,7 +127,10 @@ impl Guest {
     /// The same with more on the kernel command line.
     #[must_use]
     pub fn cmdline(mut self, cmdline: &str) -> Self {
-        self.cmdline = format!("{} {cmdline}", self.cmdline).trim().to_owned();
+        if !self.cmdline.is_empty() {
+            self.cmdline.push(' ');
+        }
+        self.cmdline.push_str(cmdline);
         self
     }
 

@@ -85,12 +85,11 @@ impl Lab {
     /// A host that failed is replaced at the next use.
     fn with_session<T>(&self, run: impl FnOnce(&mut Session) -> Result<T, Failed>) -> Result<T, Failed> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut session = match held.take() {
-            Some(session) => session,
-            None => {
-                let writable = vec![self.scratch.path().to_path_buf()];
-                self.door.start(&HostOptions { writable, ..HostOptions::default() })?
-            }
+        let mut session = if let Some(session) = held.take() {
+            session
+        } else {
+            let writable = vec![self.scratch.path().to_path_buf()];
+            self.door.start(&HostOptions { writable, ..HostOptions::default() })?
         };
         let result = run(&mut session);
         if result.is_ok() {
