@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use flatboot_handoff::marks;
 use serde::Serialize;
 
+use crate::memory::guest::page_faults;
+
 /// Marks that a guest may add; a guest that writes more is only not listened to.
 const GUEST_MARKS_MAX: usize = 1024;
 /// Columns of the waterfall's bar.
@@ -32,6 +34,8 @@ pub enum Source {
 pub struct Mark {
     /// Nanoseconds since exec.
     pub ns: u64,
+    /// Page faults that the host had served for this process until then, those on guest memory included.
+    pub host_faults: u64,
     /// Who says so.
     pub source: Source,
     /// The byte that the guest wrote; none for the VMM's own marks.
@@ -80,11 +84,12 @@ impl Timeline {
 
     fn push(&self, source: Source, code: Option<u8>, name: String) {
         let ns = nanoseconds(self.zero.elapsed());
+        let host_faults = page_faults();
         // A thread that panicked while it held the lock has at most lost its own mark.
         let mut marks = self.marks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let guest = marks.iter().filter(|m| m.source == Source::Guest).count();
         if source == Source::Vmm || guest < GUEST_MARKS_MAX {
-            marks.push(Mark { ns, source, code, name });
+            marks.push(Mark { ns, host_faults, source, code, name });
         }
     }
 
@@ -124,23 +129,26 @@ pub fn write_json(out: &mut impl Write, marks: &[Mark], vcpus: u8, memory_bytes:
     out.flush()
 }
 
-/// A short picture for the terminal: a line a mark, with its time, the step before it, and where it lies in the whole.
+/// A short picture for the terminal: a line a mark, with its time, the step before it, the
+/// page faults that the host served meanwhile, and where it lies in the whole.
 #[must_use]
 pub fn waterfall(marks: &[Mark]) -> String {
     let end = init_reached(marks).or_else(|| marks.last().map(|m| m.ns)).unwrap_or(0).max(1);
-    let mut out = format!("{:>10} {:>9}  {:<width$}\n", "ms", "step", "", width = BAR as usize);
-    let mut before = 0;
+    let mut out =
+        format!("{:>10} {:>10} {:>8}  {:<width$}  reached\n", "ms", "step", "faults", "", width = BAR as usize);
+    let (mut before, mut faults) = (0, 0);
     for mark in marks {
         let _ = writeln!(
             out,
-            "{:>10} {:>9}  {}  {}{}",
+            "{:>10} {:>10} {:>8}  {}  {}{}",
             milliseconds(mark.ns),
             format!("+{}", milliseconds(mark.ns - before)),
+            mark.host_faults.saturating_sub(faults),
             bar(before, mark.ns, end),
             mark.name,
             if mark.source == Source::Guest { "  (guest)" } else { "" },
         );
-        before = mark.ns;
+        (before, faults) = (mark.ns, mark.host_faults.max(faults));
     }
     out
 }
@@ -179,7 +187,13 @@ mod tests {
     use super::*;
 
     fn mark(ns: u64, code: Option<u8>) -> Mark {
-        Mark { ns, source: if code.is_some() { Source::Guest } else { Source::Vmm }, code, name: "x".to_owned() }
+        Mark {
+            ns,
+            host_faults: 0,
+            source: if code.is_some() { Source::Guest } else { Source::Vmm },
+            code,
+            name: "x".to_owned(),
+        }
     }
 
     #[test]

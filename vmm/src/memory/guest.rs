@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Guest memory in this process: mapped on demand, never prefaulted whole.
-#![expect(unsafe_code, reason = "mmap at an alignment of our choice, madvise on ranges of it, memfd")]
+#![expect(unsafe_code, reason = "mmap at an alignment of our choice, madvise on ranges of it, memfd, getrusage")]
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
 
@@ -147,6 +148,17 @@ fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> 
     Ok(())
 }
 
+/// Page faults that the host has served for this process so far, guest memory's included; threads add to it at once.
+#[must_use]
+pub fn page_faults() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to memory of the right size and alignment, which the call fills.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    // SAFETY: `rusage` is integers, for which zeroes are a value, too, should the call have failed.
+    let usage = unsafe { usage.assume_init() };
+    if result == 0 { u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0) } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +187,14 @@ mod tests {
         memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
         populate(&memory, GpaRange::new(MIB, 8 * MIB)).unwrap();
         assert_eq!(memory.read_obj::<u64>(GuestAddress(MIB)).unwrap(), 7);
+    }
+
+    #[test]
+    fn touching_fresh_memory_is_counted() {
+        let memory = map(&[GpaRange::of(0, 4 * MIB)], Backing::default()).unwrap();
+        let before = page_faults();
+        memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
+        assert!(page_faults() > before);
     }
 
     #[test]
