@@ -35,6 +35,8 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         verb: HostVerb,
     },
+    /// Measure the claims of docs/SPECIFICATION.md; exit code 1 if one misses its bound
+    Measure(MeasureArgs),
     /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
     Initramfs {
         /// File to write
@@ -64,6 +66,19 @@ pub(crate) struct BootArgs {
     /// flatboot binary [default: FLATBOOT, else the one beside this program, else the tree's build]
     #[arg(long, value_name = "FILE")]
     pub(crate) flatboot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// A claim's name, or all
+    #[arg(default_value = "all")]
+    pub(crate) claim: String,
+    /// Samples of each variant, besides the first, which is dropped
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) runs: usize,
+    /// Directory that keeps the raw samples
+    #[arg(long, value_name = "DIR", default_value = "target/measure")]
+    pub(crate) keep: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::command::{Command, Outcome};
@@ -53,7 +53,7 @@ pub struct Ended {
 }
 
 /// What `flatboot run --timeline` writes, as far as measurements need it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Timeline {
     /// Nanoseconds from the VMM's exec to init; none if the guest reported no mark.
     pub init_ns: Option<u64>,
@@ -62,10 +62,12 @@ pub struct Timeline {
 }
 
 /// One moment.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mark {
     /// Nanoseconds since the VMM's exec.
     pub ns: u64,
+    /// Page faults that the host had served for the VMM until then.
+    pub host_faults: u64,
     /// What was reached.
     pub name: String,
 }
@@ -213,6 +215,13 @@ impl Timeline {
     #[must_use]
     pub fn between(&self, from: &str, to: &str) -> Option<u64> {
         self.at(to)?.checked_sub(self.at(from)?)
+    }
+
+    /// Page faults of the VMM from one mark to another.
+    #[must_use]
+    pub fn faults_between(&self, from: &str, to: &str) -> Option<u64> {
+        let at = |name: &str| self.marks.iter().find(|mark| mark.name == name).map(|mark| mark.host_faults);
+        at(to)?.checked_sub(at(from)?)
     }
 }
 

@@ -21,6 +21,7 @@ pub mod door;
 pub mod guest;
 pub mod host;
 pub mod initramfs;
+pub mod measure;
 pub mod wire;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use flatboot_bench::command::EXIT_HOST;
 use flatboot_bench::host::{ConsoleEnd, HostError};
-use flatboot_bench::{Error, initramfs};
+use flatboot_bench::{Error, initramfs, measure};
 
 use cli::{Cli, HostVerb, Verb};
 
@@ -22,6 +22,16 @@ fn main() -> ExitCode {
         Verb::Run(args) => run::door(&args),
         Verb::Host { verb: HostVerb::Run(args) } => run::emulated(&args),
         Verb::Host { verb: HostVerb::Shell(place) } => run::shell(&place),
+        Verb::Measure(args) => {
+            return match measure::run(&args.claim, args.runs, &args.keep, &mut std::io::stdout()) {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::FAILURE,
+                Err(error) => {
+                    print_chain(&error);
+                    ExitCode::from(EXIT_HOST)
+                }
+            };
+        }
         Verb::Initramfs { out } => {
             return match initramfs::write_guest(&out) {
                 Ok(()) => ExitCode::SUCCESS,
