@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 
 use rustix::process::{WaitOptions, wait};
-use rustix::system::{RebootCommand, reboot};
+use rustix::system::{RebootCommand, reboot, sethostname};
 
 /// Where this machine's files are mounted: the programs' root directory.
 const ROOT: &str = "/root";
@@ -40,6 +40,8 @@ fn first_process() -> ExitCode {
     if let Err(error) = mounts::kernel_file_systems() {
         eprintln!("host-init: {error}");
     } else {
+        // Only for a shell's prompt to say where it is.
+        let _ = sethostname(b"flatboot-host");
         match Command::new("/init").arg("agent").spawn() {
             Ok(agent) => reap_until(agent.id()),
             Err(error) => eprintln!("host-init: cannot start the agent: {error}"),

@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use flatboot_bench::wire::{ROOT_TAG, Setup};
@@ -23,6 +24,8 @@ pub(crate) enum MountError {
     Mount { what: String, target: PathBuf, source: io::Error },
     #[error("cannot make the directory {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    #[error("cannot make the link {}: {source}", path.display())]
+    Link { path: PathBuf, source: io::Error },
     #[error("no block device with the serial {serial} for {}", path.display())]
     NoDevice { serial: String, path: PathBuf },
 }
@@ -30,6 +33,12 @@ pub(crate) enum MountError {
 /// What PID 1 and the agent need.
 pub(crate) fn kernel_file_systems() -> Result<(), MountError> {
     file_system("devtmpfs", "/dev", "mode=0755")?;
+    // What udev would make.
+    for (name, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
+        let link = Path::new("/dev").join(name);
+        symlink(format!("/proc/self/fd{target}"), &link)
+            .map_err(|source| MountError::Link { path: link.clone(), source })?;
+    }
     file_system("proc", "/proc", "")?;
     file_system("sysfs", "/sys", "")?;
     file_system("cgroup2", CGROUPS, "")

@@ -173,7 +173,7 @@ fn it_has_kvm(host: &mut HostSession, _: &Path) -> Result {
 }
 
 fn environment_and_directory(host: &mut HostSession, _: &Path) -> Result {
-    let mut command = shell("pwd; echo $GIVEN; env | grep -c .").env("GIVEN", "a b");
+    let mut command = shell("pwd; echo $GIVEN >/dev/stdout; cat /dev/stdin").env("GIVEN", "a b");
     command.cwd = Some("/usr/bin".into());
     let text = host.run(&command)?.stdout_text();
     let lines: Vec<&str> = text.lines().collect();

@@ -11,6 +11,15 @@ use crate::wire;
 /// The program, looked up in PATH.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
+/// `panic=-1 oops=panic`: a broken kernel ends QEMU (-no-reboot) instead of hanging it.
+///
+/// `kvm.tsc_tolerance_ppm`: KVM keeps the TSC frequency of its start (an emulated CPU has no constant TSC), the kernel refines
+/// its own two seconds later. When the two differ by more than the default 250 ppm, as the noise of emulation makes them at
+/// random, KVM takes a guest for one with a slower TSC, which needs scaling that SVM lacks here; `set_tsc_khz()` then fails half
+/// way and the guest's TSC-deadline timers hardly ever fire: it boots seconds slower and hangs in power-off. 2 % is twice the
+/// largest correction that the kernel accepts.
+const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic kvm.tsc_tolerance_ppm=20000";
+
 /// Files that one host needs, all but the kernel in one temporary directory.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -42,8 +51,7 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.text(&format!("-object memory-backend-ram,id=ram,reserve=off,size={}", options.memory));
     args.path("-kernel", &files.kernel);
     args.path("-initrd", &files.initramfs);
-    // A broken kernel ends QEMU (-no-reboot) instead of hanging it.
-    args.pair("-append", "console=ttyS0 panic=-1 oops=panic");
+    args.pair("-append", KERNEL_COMMAND_LINE);
     args.option("-chardev", "file,id=console,path=", &files.console);
     args.text("-serial chardev:console -device virtio-serial-pci");
     for (id, name, path) in [("control", wire::CONTROL_PORT, &files.control), ("stdin", wire::STDIN_PORT, &files.stdin)]
