@@ -7,6 +7,7 @@ use kvm_ioctls::Kvm;
 use serde::Serialize;
 
 use crate::cli::ExitStatus;
+use crate::memory::AddressWidth;
 use crate::probe::{self, Depth};
 use crate::vm;
 
@@ -55,7 +56,7 @@ fn vcpus(kvm: &Kvm) -> usize {
 }
 
 fn address_bits(kvm: &Kvm) -> Option<u8> {
-    vm::address_width(kvm).ok().map(|width| width.bits())
+    vm::address_width(kvm).ok().map(AddressWidth::bits)
 }
 
 /// An error and its sources in one line.

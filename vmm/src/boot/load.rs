@@ -97,7 +97,7 @@ pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), Lo
     Ok(())
 }
 
-/// The hand-off as a `setup_data` node (`Documentation/arch/x86/boot.rst`, "setup_data"), the only one.
+/// The hand-off as a `setup_data` node (section `setup_data` of `Documentation/arch/x86/boot.rst`), the only one.
 fn hand_off(memory: &GuestMemory, plan: &MemoryPlan) -> Result<(), LoadError> {
     let table = plan.hand_off()?;
     let room = layout::HANDOFF.end - layout::HANDOFF.start;
