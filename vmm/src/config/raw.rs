@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use super::cmdline::Cmdline;
+
 /// The options that give a VM its shape.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ShapeArgs {
@@ -40,10 +42,8 @@ pub struct RawConfig {
     pub initramfs: Option<PathBuf>,
 
     /// Kernel command line
-    ///
-    /// flatboot puts console=ttyS0 (with --serial tty or file), swiotlb=noforce and io_delay=none in front, each unless TEXT
-    /// names the same parameter. At most 2047 bytes with them.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(long_help = Cmdline::help())]
     pub cmdline: String,
 
     #[command(flatten)]
