@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a user types: texts that nobody has looked at, and the help for each.
-#![expect(clippy::doc_markdown, reason = "the options' comments are the text of the help")]
 
 use std::path::PathBuf;
 
@@ -49,6 +48,13 @@ pub struct RawConfig {
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
     pub shape: ShapeArgs,
+
+    /// What tells the guest about its memory: the planned table, none, or FILE
+    ///
+    /// The table lets a kernel that knows it set up its memory in parallel; others ignore it. The bytes of FILE take its place
+    /// as they are, to study how a kernel treats them.
+    #[arg(long, value_name = "planned|off|file=FILE", default_value = "planned")]
+    pub handoff: String,
 
     /// Raw disk, a file or a block device of whole 512-byte sectors; may be given 13 times
     ///
