@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot check`: can this host run guests, and what is missing.
 
-use std::fmt;
+use std::{fmt, io};
 
 use kvm_ioctls::Kvm;
 use serde::Serialize;
 
-use crate::cli::ExitStatus;
+use crate::cli::{ExitStatus, stdio};
 use crate::memory::AddressWidth;
 use crate::probe::{self, Depth};
 use crate::vm;
@@ -39,15 +39,14 @@ pub fn run() -> Report {
 }
 
 /// Prints what [`run`] finds and returns the process's exit status.
-#[must_use]
-pub fn report(json: bool) -> ExitStatus {
+pub fn report(json: bool) -> io::Result<ExitStatus> {
     let report = run();
-    let text = if json { serde_json::to_string(&report).unwrap_or_default() + "\n" } else { report.to_string() };
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    let text = if json { serde_json::to_string(&report)? + "\n" } else { report.to_string() };
     if json && let Some(problem) = &report.problem {
-        eprintln!("{problem}");
+        stdio::tell(problem);
     }
-    if report.usable { ExitStatus::Done } else { ExitStatus::Error }
+    stdio::print(&text)?;
+    Ok(if report.usable { ExitStatus::Done } else { ExitStatus::Error })
 }
 
 /// KVM's limit, or flatboot's if that is lower: APIC ids of one byte, the last of which means "all".

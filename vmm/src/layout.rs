@@ -23,6 +23,10 @@ pub const BOOT_PAGE_TABLES: Range<u64> = 0x9000..0xf000;
 pub const CMDLINE: Range<u64> = 0x20000..0x21000;
 /// `struct setup_data` followed by the memory hand-off table.
 pub const HANDOFF: Range<u64> = 0x30000..0x70000;
+/// Bytes of a `struct setup_data` before its payload: next (u64), type (u32), length (u32).
+pub const SETUP_DATA_HEADER: u64 = 16;
+/// Most bytes that a hand-off table has room for.
+pub const HANDOFF_MAX: u64 = HANDOFF.end - HANDOFF.start - SETUP_DATA_HEADER;
 /// End of conventional memory; above it PC firmware would keep its extended data.
 pub const CONVENTIONAL_END: u64 = 0x9fc00;
 /// ACPI tables, the RSDP first.

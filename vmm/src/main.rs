@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `flatboot` command.
 
+use std::env::{self, VarError};
+use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use flatboot::check::{self, chain};
-use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, map};
+use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, map, stdio};
 use flatboot::run;
 
 fn main() -> ExitCode {
     let zero = Instant::now();
-    let cli = match Cli::from_arguments(std::env::args_os()) {
+    let cli = match Cli::from_arguments(env::args_os()) {
         Ok(cli) => cli,
         Err(NotACommand::Answer(text)) => {
-            print!("{text}");
-            return ExitStatus::Done.into();
+            return printed(stdio::print(&text).map(|()| ExitStatus::Done));
         }
         Err(NotACommand::Wrong(line)) => return fail(&line, ExitStatus::Usage),
     };
-    log_to_stderr();
+    if let Err(line) = log_to_stderr() {
+        return fail(&line, ExitStatus::Usage);
+    }
     let wrong = |usage| if usage { ExitStatus::Usage } else { ExitStatus::Error };
     match cli.verb {
         Verb::Run(raw) => match run::run(raw, zero) {
             Ok(ending) => ending.exit_status().into(),
             Err(error) => fail(&chain(&error), wrong(error.is_usage())),
         },
-        Verb::Check(args) => check::report(args.json).into(),
+        Verb::Check(args) => printed(check::report(args.json)),
         Verb::Map(args) => match map::run(&args) {
             Ok(()) => ExitStatus::Done.into(),
             Err(error) => fail(&chain(&error), wrong(error.is_usage())),
@@ -34,13 +37,30 @@ fn main() -> ExitCode {
 }
 
 fn fail(line: &str, status: ExitStatus) -> ExitCode {
-    eprintln!("flatboot: error: {line}");
+    // A file's name may have line feeds in it, and worse for a terminal.
+    let line = line.replace(|character: char| character.is_control(), "\u{fffd}");
+    stdio::tell(&format!("flatboot: error: {line}"));
     status.into()
 }
 
+/// What it was to print is the whole answer: without it, nothing is done.
+fn printed(result: io::Result<ExitStatus>) -> ExitCode {
+    result.map_or_else(|error| fail(&format!("standard output: {error}"), ExitStatus::Error), ExitCode::from)
+}
+
 /// Diagnostics for whoever asks for them: `FLATBOOT_LOG=debug`, in the syntax of `RUST_LOG`; warnings otherwise.
-fn log_to_stderr() {
+fn log_to_stderr() -> Result<(), String> {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("FLATBOOT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    let value = match env::var("FLATBOOT_LOG") {
+        Ok(value) => value,
+        Err(VarError::NotPresent) => "warn".to_owned(),
+        Err(VarError::NotUnicode(value)) => value.to_string_lossy().into_owned(),
+    };
+    let filter = EnvFilter::try_new(&value).map_err(|_| {
+        format!("FLATBOOT_LOG={value}: must be error, warn, info, debug or trace, or a filter like flatboot::vm=debug")
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time();
+    // A standard error that takes nothing is no reason to panic.
+    log.log_internal_errors(false).init();
+    Ok(())
 }

@@ -2,13 +2,14 @@
 //! `flatboot run`: from the configuration to the process's exit status.
 
 use std::env;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::boot::{self, BootError};
+use crate::cli::stdio;
 use crate::config::{Config, ConfigError, FileError, OutputFile, RawConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
@@ -46,6 +47,7 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Config(error) => error.is_usage(),
+            Self::Boot(BootError::Plan(error)) => error.is_usage(),
             _ => false,
         }
     }
@@ -73,7 +75,7 @@ pub fn run(raw: RawConfig, zero: Instant) -> Result<Ending, RunError> {
     let ending = boot::run(config, &timeline);
     terminal::restore();
     let ending = ending?;
-    eprintln!("flatboot: {ending}");
+    stdio::tell(&format!("flatboot: {ending}"));
     after.report(&timeline)?;
     if after.restart && ending == Ending::Reset {
         return Err(RunError::Restart(start_again()));
@@ -94,8 +96,7 @@ impl Aftermath {
             .map_err(|source| RunError::Timeline { path, source })?;
         let picture = timeline::waterfall(&marks);
         let summary = timeline::summary(&marks, self.vcpus, &Size(self.memory).to_string());
-        // A terminal that went away takes the picture with it, not the guest's exit status.
-        let _ = write!(io::stderr(), "\n{picture}\n{summary}\n");
+        stdio::tell(&format!("\n{picture}\n{summary}"));
         Ok(())
     }
 }

@@ -85,11 +85,17 @@ pub fn start(shared: &Arc<Shared>, backing: Vec<Vec<GpaRange>>) -> Result<Waitin
 }
 
 impl Waiting {
-    /// Waits until every vCPU exists (the guest may send IPIs to any of them), then lets the boot CPU go to `entry`.
-    pub fn release(self, entry: u64) -> Result<(), VcpuError> {
-        for _ in 0..self.vcpus {
+    /// Waits until every vCPU exists.
+    pub fn until_ready(&mut self) -> Result<(), VcpuError> {
+        for _ in 0..std::mem::take(&mut self.vcpus) {
             self.ready.recv().map_err(|_| VcpuError::Lost)??;
         }
+        Ok(())
+    }
+
+    /// The same, since the guest may send IPIs to any of them, then lets the boot CPU go to `entry`.
+    pub fn release(mut self, entry: u64) -> Result<(), VcpuError> {
+        self.until_ready()?;
         self.entry.send(entry).map_err(|_| VcpuError::Lost)
     }
 }

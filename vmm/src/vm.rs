@@ -47,8 +47,11 @@ pub enum VmError {
         group: u32,
     },
     /// It opens, but not as KVM.
-    #[error("{KVM_DEVICE}: cannot be opened")]
+    #[error("{KVM_DEVICE}: cannot be opened, must be the device of the kvm module")]
     Open(#[source] io::Error),
+    /// It opens and does not know KVM's first ioctl.
+    #[error("{KVM_DEVICE}: is something else, must be the device of the kvm module (character device 10, 232)")]
+    NotKvm,
     /// An ABI that nobody has seen.
     #[error("{KVM_DEVICE}: API version {0}, needed is {KVM_API_VERSION}")]
     Version(i32),
@@ -94,6 +97,7 @@ pub fn open_kvm() -> Result<Kvm, VmError> {
     })?;
     match kvm.get_api_version() {
         KVM_API_VERSION => {}
+        ..0 => return Err(VmError::NotKvm),
         other => return Err(VmError::Version(other)),
     }
     for (cap, name) in REQUIRED {

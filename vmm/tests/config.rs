@@ -38,6 +38,7 @@ impl Files {
             initramfs: None,
             cmdline: String::new(),
             shape: ShapeArgs { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned() },
+            handoff: "planned".to_owned(),
             disks: Vec::new(),
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
@@ -116,7 +117,7 @@ fn a_full_command_line_becomes_a_configuration() {
     let config = Config::try_from(RawConfig { disks: vec![files.disk("disk", "")], ..raw }).unwrap();
     assert_eq!(config.kernel.length(), 1);
     assert_eq!(config.initramfs.unwrap().path(), files.path("initramfs"));
-    assert_eq!(config.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none quiet");
+    assert_eq!(config.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet");
     assert_eq!(config.cpus.get(), 1);
     assert_eq!(config.memory.size.bytes(), 512 << 20);
     assert_eq!(config.disks[0].length(), 1024);
@@ -159,6 +160,7 @@ fn wrong_texts_are_usage_errors() {
             RawConfig { console: "tty".to_owned(), ..raw() },
             "--console tty: must be off or null, flatboot has only the serial console (--serial)",
         ),
+        (RawConfig { handoff: "on".to_owned(), ..raw() }, "--handoff on: must be planned, off or file=FILE"),
         (RawConfig { serial: "pty".to_owned(), ..raw() }, "--serial pty: must be tty, file=FILE, null or off"),
         (
             RawConfig { cmdline: "a\nb".to_owned(), ..raw() },
@@ -262,6 +264,13 @@ fn a_file_that_is_written_has_no_other_use() {
     let kernel = RawConfig { timeline: Some(files.path("kernel")), ..files.raw() };
     let fault = "is the file of --kernel, too: must be a file of its own";
     refused_file(kernel, "--timeline", &files.path("kernel"), fault);
+    let table = RawConfig {
+        handoff: format!("file={}", files.text("initramfs")),
+        timeline: Some(files.path("initramfs")),
+        ..files.raw()
+    };
+    let fault = "is the file of --handoff, too: must be a file of its own";
+    refused_file(table, "--timeline", &files.path("initramfs"), fault);
     let log = files.path("log");
     let both = RawConfig { serial: format!("file={}", log.display()), timeline: Some(log.clone()), ..files.raw() };
     refused_file(both, "--timeline", &log, "is the file of --serial, too: must be a file of its own");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documentation that repeats a fact is held against the fact's home.
+#![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
 use std::fmt::Write;
 

@@ -90,7 +90,7 @@ proptest! {
                 prop_assert!(!ranges(&zeroed).iter().any(|zeroed| zeroed.overlaps(range)));
                 prop_assert!(plan.hand_off().is_ok());
             }
-            Err(PlanError::Initramfs { size, room }) => {
+            Err(PlanError::Initramfs { size, room, .. }) => {
                 prop_assert!(size == initramfs && room < size);
                 prop_assert_eq!(plan.place_initramfs(room.max(1), kernel_end).is_ok(), room > 0);
             }
@@ -256,11 +256,11 @@ fn errors_name_the_thing_the_value_and_what_would_be_right() {
     let plan = plan(GIB, 0);
     assert_eq!(
         plan.check_kernel(kernel).map_err(|error| error.to_string()),
-        Err("kernel: takes guest memory 0x1000000..0x25800000: must be inside 0x100000..0x20000000, the RAM that kernels are loaded to".to_owned())
+        Err("kernel: takes guest memory 0x1000000..0x25800000: must be inside 0x100000..0x20000000, the RAM for kernels that --memory size=1G gives".to_owned())
     );
     assert_eq!(
         plan.place_initramfs(GIB, 32 * MIB).map_err(|error| error.to_string()),
-        Err("initramfs: 1073741824 bytes: must be at most 515899392, the largest piece of memory that the kernel leaves free".to_owned())
+        Err("initramfs: 1073741824 bytes: must be at most 515899392, the largest piece that the kernel leaves of --memory size=1G".to_owned())
     );
 }
 

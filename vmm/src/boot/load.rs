@@ -6,21 +6,20 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
 
 use crate::acpi::{self, AcpiError};
 use crate::bits::{index, low32};
-use crate::config::{Config, InputFile, SerialConfig};
+use crate::config::{Config, HandOff, InputFile, SerialConfig};
 use crate::cpu::registers;
 use crate::kernel::{Image, zero_page};
 use crate::layout;
 use crate::memory::{GpaRange, GuestMemory, MemoryPlan};
 
-/// `struct setup_data` before its payload: next (u64), type (u32), length (u32).
-const SETUP_DATA_HEADER: u64 = 16;
-
 /// Why guest memory could not be filled.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The initramfs changed or could not be read.
-    #[error("initramfs {path}: cannot be read into guest memory at {range}")]
-    Initramfs {
+    /// A file changed or could not be read.
+    #[error("{what} {path}: cannot be read into guest memory at {range}")]
+    Copy {
+        /// What it is to the guest.
+        what: &'static str,
         /// The file.
         path: String,
         /// Where it goes.
@@ -66,10 +65,7 @@ pub(super) fn initramfs(
     let (Some(file), Some(range)) = (file, range) else {
         return Ok(());
     };
-    let mut source = file.file();
-    memory
-        .read_exact_volatile_from(GuestAddress(range.start()), &mut source, index(range.length()))
-        .map_err(|source| LoadError::Initramfs { path: file.path().display().to_string(), range, source })
+    copy("initramfs", file, memory, GuestAddress(range.start()))
 }
 
 /// Writes everything that the kernel reads before it owns its memory.
@@ -81,8 +77,8 @@ pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), Lo
     memory.write_slice(cmdline, GuestAddress(layout::CMDLINE.start))?;
     memory.write_obj(0u8, GuestAddress(layout::CMDLINE.start + cmdline.len() as u64))?;
 
-    hand_off(memory, plan)?;
-    let params = zero_page::build(image.setup_header(), cmdline.len(), initramfs, plan.e820());
+    let setup_data = hand_off(memory, &config.hand_off, plan)?;
+    let params = zero_page::build(image.setup_header(), cmdline.len(), setup_data, initramfs, plan.e820());
     memory.write_obj(params, GuestAddress(layout::ZERO_PAGE.start))?;
 
     acpi::write(
@@ -97,18 +93,109 @@ pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), Lo
     Ok(())
 }
 
-/// The hand-off as a `setup_data` node (`Documentation/arch/x86/boot.rst`), the only one.
-fn hand_off(memory: &GuestMemory, plan: &MemoryPlan) -> Result<(), LoadError> {
-    let table = plan.hand_off()?;
-    let room = layout::HANDOFF.end - layout::HANDOFF.start;
-    let needed = SETUP_DATA_HEADER + table.len() as u64;
-    if needed > room {
-        return Err(LoadError::HandOffTooLarge { needed, room });
+/// Writes the hand-off; returns its GPA, 0 if there is none.
+fn hand_off(memory: &GuestMemory, hand_off: &HandOff, plan: &MemoryPlan) -> Result<u64, LoadError> {
+    match hand_off {
+        HandOff::Planned => {
+            let table = plan.hand_off()?;
+            let length = table.len() as u64;
+            if length > layout::HANDOFF_MAX {
+                return Err(LoadError::HandOffTooLarge { needed: length, room: layout::HANDOFF_MAX });
+            }
+            memory.write_slice(&table, setup_data(memory, length)?)?;
+        }
+        HandOff::Off => return Ok(0),
+        // Opening it has checked that there is room.
+        HandOff::File(file) => copy("hand-off", file, memory, setup_data(memory, file.length())?)?,
     }
+    Ok(layout::HANDOFF.start)
+}
+
+/// The header of the only `struct setup_data` (`Documentation/arch/x86/boot.rst`); returns where its `length` bytes go.
+fn setup_data(memory: &GuestMemory, length: u64) -> Result<GuestAddress, LoadError> {
     let base = layout::HANDOFF.start;
     memory.write_obj(0u64, GuestAddress(base))?;
     memory.write_obj(SETUP_DATA_TYPE, GuestAddress(base + 8))?;
-    memory.write_obj(low32(table.len() as u64), GuestAddress(base + 12))?;
-    memory.write_slice(&table, GuestAddress(base + SETUP_DATA_HEADER))?;
-    Ok(())
+    memory.write_obj(low32(length), GuestAddress(base + 12))?;
+    Ok(GuestAddress(base + layout::SETUP_DATA_HEADER))
+}
+
+/// Reads all of `file`, which is the guest's `what`, to `address`.
+fn copy(what: &'static str, file: &InputFile, memory: &GuestMemory, address: GuestAddress) -> Result<(), LoadError> {
+    let mut source = file.file();
+    memory.read_exact_volatile_from(address, &mut source, index(file.length())).map_err(|source| LoadError::Copy {
+        what,
+        path: file.path().display().to_string(),
+        range: GpaRange::of(address.0, file.length()),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::memory::{AddressWidth, MemorySize, PlanInput};
+
+    const BASE: GuestAddress = GuestAddress(layout::HANDOFF.start);
+
+    fn plan() -> MemoryPlan {
+        let size = MemorySize::try_from(64 << 20).unwrap();
+        MemoryPlan::new(&PlanInput { size, holes: 0, hugepages: false, address_width: AddressWidth::reported(40) })
+            .unwrap()
+    }
+
+    /// Guest memory after `which` was handed off, and the zero page's pointer to it.
+    fn written(which: &HandOff) -> (GuestMemory, u64) {
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let address = hand_off(&memory, which, &plan()).unwrap();
+        (memory, address)
+    }
+
+    /// The payload of the `setup_data` node, whose header is checked.
+    fn payload(memory: &GuestMemory) -> Vec<u8> {
+        let header: [u32; 4] = memory.read_obj(BASE).unwrap();
+        assert_eq!(header[..3], [0, 0, SETUP_DATA_TYPE]);
+        let mut payload = vec![0; header[3] as usize];
+        memory.read_slice(&mut payload, GuestAddress(BASE.0 + 16)).unwrap();
+        payload
+    }
+
+    #[test]
+    fn the_planned_table_is_a_node() {
+        let (memory, address) = written(&HandOff::Planned);
+        assert_eq!(address, BASE.0);
+        assert_eq!(payload(&memory), plan().hand_off().unwrap());
+    }
+
+    #[test]
+    fn without_a_table_there_is_no_node() {
+        let (memory, address) = written(&HandOff::Off);
+        assert_eq!(address, 0);
+        assert_eq!(memory.read_obj::<[u64; 2]>(BASE).unwrap(), [0, 0]);
+    }
+
+    #[test]
+    fn a_file_is_handed_over_as_it_is() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"no table").unwrap();
+        let input = InputFile::open("--handoff", file.path()).unwrap();
+        let (memory, address) = written(&HandOff::File(input));
+        assert_eq!((address, payload(&memory)), (BASE.0, b"no table".to_vec()));
+    }
+
+    #[test]
+    fn a_file_that_has_shrunk_is_an_error() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"no table").unwrap();
+        let input = InputFile::open("--handoff", file.path()).unwrap();
+        file.as_file().set_len(3).unwrap();
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let error = hand_off(&memory, &HandOff::File(input), &plan()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("hand-off {}: cannot be read into guest memory at 0x30010..0x30018", file.path().display())
+        );
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{Config, FileError, SerialConfig};
+use crate::config::{Config, FileError, OutputFile, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::i8042::I8042;
 use crate::devices::mark::MarkPort;
@@ -64,6 +64,8 @@ pub(super) struct Machine {
     pub(super) subscribers: Vec<Subscriber>,
     pub(super) power_button: EventFd,
     pub(super) input: SerialInput,
+    /// The file that the serial port writes to, to be committed before the guest runs.
+    pub(super) serial_output: Option<OutputFile>,
 }
 
 /// The terminal's way to the serial port, not yet open.
@@ -98,7 +100,7 @@ pub(super) fn build(
     ports.insert(layout::PORT_RESET, shared(ResetRegister))?;
     let marks = Arc::clone(timeline);
     ports.insert(layout::PORT_MARK, shared(MarkPort::new(Box::new(move |code| marks.guest(code)))))?;
-    let input = serial(config, vm, &mut ports)?;
+    let (input, serial_output) = serial(config, vm, &mut ports)?;
 
     let mut mmio = Bus::new();
     let mut subscribers: Vec<Subscriber> = Vec::new();
@@ -107,7 +109,7 @@ pub(super) fn build(
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, subscribers, power_button, input })
+    Ok(Machine { ports, mmio, subscribers, power_button, input, serial_output })
 }
 
 fn shared<T: BusDevice + 'static>(device: T) -> Arc<Mutex<T>> {
@@ -121,21 +123,22 @@ fn line(vm: &Vm, gsi: u32) -> Result<EventFd, MachineError> {
     Ok(irq)
 }
 
-fn serial(config: &mut Config, vm: &Vm, ports: &mut Bus) -> Result<SerialInput, MachineError> {
+/// The serial port's terminal input, if it has any, and its file, if it writes to one.
+fn serial(config: &mut Config, vm: &Vm, ports: &mut Bus) -> Result<(SerialInput, Option<OutputFile>), MachineError> {
     if matches!(config.serial, SerialConfig::Off) {
-        return Ok(SerialInput(None));
+        return Ok((SerialInput(None), None));
     }
     // The port stays, whatever is left of its configuration.
-    let (output, takes_input): (Box<dyn Write + Send>, bool) =
+    let (output, takes_input, file): (Box<dyn Write + Send>, bool, Option<OutputFile>) =
         match std::mem::replace(&mut config.serial, SerialConfig::Null) {
-            SerialConfig::Tty => (Box::new(io::stdout()), true),
-            SerialConfig::File(output) => (Box::new(output.commit()?), false),
-            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false),
+            SerialConfig::Tty => (Box::new(io::stdout()), true, None),
+            SerialConfig::File(output) => (Box::new(output.writer()?), false, Some(output)),
+            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false, None),
         };
     let irq = line(vm, layout::GSI_SERIAL)?;
     let port = Arc::new(Mutex::new(SerialPort::new(irq, output).map_err(host("serial port"))?));
     ports.insert(layout::PORT_SERIAL, port.clone())?;
-    Ok(SerialInput(takes_input.then_some(port)))
+    Ok((SerialInput(takes_input.then_some(port)), file))
 }
 
 /// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.

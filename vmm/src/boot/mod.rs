@@ -6,15 +6,13 @@ mod machine;
 
 use std::sync::Arc;
 
-use kvm_ioctls::Kvm;
-
-use crate::config::{Config, Prefault};
+use crate::config::{Config, FileError, OutputFile, Prefault};
 use crate::ending::{Ending, EndingSink};
 use crate::events::{self, EventError};
 use crate::kernel::{Image, KernelError};
 use crate::layout;
 use crate::memory::guest::{self, Backing, MapError};
-use crate::memory::{GpaRange, GuestMemory, MemoryPlan, PlanError, SECTION_MEMMAP};
+use crate::memory::{AddressWidth, GpaRange, GuestMemory, MemoryPlan, PlanError, SECTION_MEMMAP};
 use crate::probe::{self, Depth, ProbeError};
 use crate::signals;
 use crate::timeline::Timeline;
@@ -43,6 +41,8 @@ pub enum BootError {
     Machine(#[from] machine::MachineError),
     #[error(transparent)]
     Events(#[from] EventError),
+    #[error(transparent)]
+    Output(#[from] FileError),
     #[error("signals cannot be handled")]
     Signals(#[source] std::io::Error),
 }
@@ -55,12 +55,13 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     let mut image = Image::inspect(config.kernel.path(), config.kernel.file())?;
     timeline.phase("kernel image checked");
 
+    let (plan, initramfs) = plan(&config, &image)?;
+    timeline.phase("memory planned");
+
     let kvm = vm::open_kvm()?;
     let probing = probe::start(Depth::Quick)?;
+    plan.check_width(vm::address_width(&kvm)?)?;
     timeline.phase("KVM opened");
-
-    let (plan, initramfs) = plan(&config, &image, &kvm)?;
-    timeline.phase("memory planned");
 
     let memory = map(&config, &plan, &image)?;
     timeline.phase("memory mapped");
@@ -82,7 +83,7 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
         timeline: Arc::clone(timeline),
     });
     let early = first_touched(&config, &plan, &image);
-    let waiting = vcpu::start(&shared, vcpu::shares(&early, config.cpus.get()))?;
+    let mut waiting = vcpu::start(&shared, vcpu::shares(&early, config.cpus.get()))?;
     timeline.phase("vCPU threads started");
 
     image.load(&memory)?;
@@ -96,15 +97,19 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
 
     signals::listen(machine.power_button, config.shutdown_timeout, sink.clone()).map_err(BootError::Signals)?;
     let _raw = machine.input.start()?;
+    waiting.until_ready()?;
+    // Nothing but the guest can fail from here on: now what the file held may go.
+    machine.serial_output.map(OutputFile::commit).transpose()?;
     waiting.release(image.entry())?;
     timeline.phase("every vCPU ready");
 
     Ok(events::run_until_end(machine.subscribers, &sink)?)
 }
 
-/// Plans memory and finds the place of the initramfs in it.
-fn plan(config: &Config, image: &Image, kvm: &Kvm) -> Result<(MemoryPlan, Option<GpaRange>), BootError> {
-    let mut plan = MemoryPlan::new(&config.memory.plan_input(vm::address_width(kvm)?))?;
+/// Plans memory and finds the place of the initramfs in it, for the widest addresses: nothing but the largest size depends
+/// on how wide this host's are.
+fn plan(config: &Config, image: &Image) -> Result<(MemoryPlan, Option<GpaRange>), BootError> {
+    let mut plan = MemoryPlan::new(&config.memory.plan_input(AddressWidth::reported(AddressWidth::MAX)))?;
     plan.check_kernel(image.footprint())?;
     let Some(file) = &config.initramfs else {
         return Ok((plan, None));

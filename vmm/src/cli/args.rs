@@ -106,14 +106,23 @@ pub enum NotACommand {
 impl Cli {
     /// Takes the arguments of the process, the program's name first.
     pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, NotACommand> {
-        Self::try_parse_from(arguments).map_err(|error| match error.kind() {
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        Self::try_parse_from(&arguments).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => NotACommand::Answer(error.render().to_string()),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 NotACommand::Wrong("a command is missing: must be run, check or map (see flatboot --help)".to_owned())
             }
+            ErrorKind::InvalidUtf8 => NotACommand::Wrong(not_utf8(&arguments)),
             _ => NotACommand::Wrong(one_line(&error.render().to_string())),
         })
     }
+}
+
+/// clap does not say which argument it is; all but those that are only a path must be UTF-8.
+fn not_utf8(arguments: &[OsString]) -> String {
+    let wrong = arguments.iter().filter(|argument| argument.to_str().is_none());
+    let list: Vec<_> = wrong.map(|argument| format!("\"{}\"", argument.display())).collect();
+    format!("{}: must be UTF-8", list.join(", "))
 }
 
 /// The first paragraph of clap's message, as one line: what follows repeats the usage.

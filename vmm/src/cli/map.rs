@@ -2,10 +2,11 @@
 //! `flatboot map`: the memory map and the hand-off that a VM would get.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use super::args::MapArgs;
+use super::stdio;
 use crate::config::{ConfigError, CpuCount, InputFile, MemoryConfig};
 use crate::kernel::{Image, KernelError};
 use crate::memory::{AddressWidth, GpaRange, MemoryMap, MemoryPlan, PlanError};
@@ -36,10 +37,8 @@ impl MapError {
     pub const fn is_usage(&self) -> bool {
         match self {
             Self::Config(error) => error.is_usage(),
-            Self::Plan(PlanError::Kernel { .. } | PlanError::Initramfs { .. }) | Self::Kernel(_) | Self::Output(_) => {
-                false
-            }
-            Self::Plan(_) => true,
+            Self::Plan(error) => error.is_usage(),
+            Self::Kernel(_) | Self::Output(_) => false,
         }
     }
 }
@@ -47,15 +46,11 @@ impl MapError {
 /// Prints the map to standard output.
 pub fn run(args: &MapArgs) -> Result<(), MapError> {
     let inspect = |file: &InputFile| Ok(Image::inspect(file.path(), file.file())?.footprint());
-    write(args, inspect, &mut io::stdout().lock())
+    stdio::print(&map(args, inspect)?).map_err(MapError::Output)
 }
 
-/// Writes the map to `out`; `footprint` says what guest memory a kernel image takes.
-fn write(
-    args: &MapArgs,
-    footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>,
-    out: &mut impl Write,
-) -> Result<(), MapError> {
+/// The map's text; `footprint` says what guest memory a kernel image takes.
+fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
     let cpus = CpuCount::parse(&args.shape.cpus).map_err(ConfigError::from)?;
     let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
     let mut plan = MemoryPlan::new(&memory.plan_input(host_address_width()))?;
@@ -71,22 +66,22 @@ fn write(
     if let Some(range) = initramfs {
         plan.mark_written(range);
     }
-    print(&MemoryMap { plan: &plan, kernel, initramfs }, cpus, args.json, out).map_err(MapError::Output)
+    let map = MemoryMap { plan: &plan, kernel, initramfs };
+    if args.json { json(&map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(&map, cpus)) }
 }
 
 fn open(option: &'static str, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
     Ok(path.map(|path| InputFile::open(option, path)).transpose()?)
 }
 
-fn print(map: &MemoryMap<'_>, cpus: CpuCount, json: bool, out: &mut impl Write) -> io::Result<()> {
-    if json {
-        let mut value = serde_json::to_value(map)?;
-        value["cpus"] = cpus.get().into();
-        serde_json::to_writer_pretty(&mut *out, &value)?;
-        return writeln!(out);
-    }
-    writeln!(out, "{cpus} vCPU{}, {map}", if cpus.get() == 1 { "" } else { "s" })?;
-    out.flush()
+fn json(map: &MemoryMap<'_>, cpus: CpuCount) -> serde_json::Result<String> {
+    let mut value = serde_json::to_value(map)?;
+    value["cpus"] = cpus.get().into();
+    Ok(format!("{value:#}\n"))
+}
+
+fn text(map: &MemoryMap<'_>, cpus: CpuCount) -> String {
+    format!("{cpus} vCPU{}, {map}", if cpus.get() == 1 { "" } else { "s" })
 }
 
 /// The width of this host's physical addresses as Linux says it: what the processor has, less what memory encryption takes.
@@ -114,10 +109,8 @@ mod tests {
         MapArgs { shape, kernel: None, initramfs: None, json: false }
     }
 
-    fn map(args: &MapArgs, kernel: GpaRange) -> Result<String, MapError> {
-        let mut out = Vec::new();
-        write(args, |_| Ok(kernel), &mut out)?;
-        Ok(String::from_utf8(out).unwrap())
+    fn map_with(args: &MapArgs, kernel: GpaRange) -> Result<String, MapError> {
+        map(args, |_| Ok(kernel))
     }
 
     #[test]
@@ -129,7 +122,7 @@ mod tests {
             initramfs: Some(kernel.path().into()),
             ..args("size=1G,hugepages=on")
         };
-        let shown = map(&args, GpaRange::new(16 * MIB, 48 * MIB)).unwrap();
+        let shown = map_with(&args, GpaRange::new(16 * MIB, 48 * MIB)).unwrap();
         assert!(shown.starts_with("2 vCPUs, 1 GiB of RAM in 2 KVM slots, huge pages, "), "{shown}");
         for line in [
             "0x0000001000000  0x0000003000000       32 MiB      kernel\n",
@@ -141,14 +134,15 @@ mod tests {
         }
 
         let json: serde_json::Value =
-            serde_json::from_str(&map(&MapArgs { json: true, ..args }, GpaRange::new(MIB, 2 * MIB)).unwrap()).unwrap();
+            serde_json::from_str(&map_with(&MapArgs { json: true, ..args }, GpaRange::new(MIB, 2 * MIB)).unwrap())
+                .unwrap();
         assert_eq!(json["cpus"], 2);
         assert_eq!(json["initramfs"]["start"], 0x1fff_e000);
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let refused = |memory: &str| map(&args(memory), GpaRange::new(0, 0)).unwrap_err();
+        let refused = |memory: &str| map_with(&args(memory), GpaRange::new(0, 0)).unwrap_err();
         assert!(refused("size=16777215T").to_string().starts_with("--memory size=16777215T: must be between 64M and "));
         assert!(refused("size=16777215T").is_usage());
         assert_eq!(refused("size=32M").to_string(), "--memory size=32M: must be at least 64M");
@@ -156,9 +150,11 @@ mod tests {
         let kernel = tempfile::NamedTempFile::new().unwrap();
         fs::write(kernel.path(), "k").unwrap();
         let with_kernel = MapArgs { kernel: Some(kernel.path().into()), ..args("size=64M") };
-        let error = map(&with_kernel, GpaRange::new(16 * MIB, 64 * MIB)).unwrap_err();
+        let error = map_with(&with_kernel, GpaRange::new(16 * MIB, 64 * MIB)).unwrap_err();
         assert!(
-            error.to_string().starts_with("kernel: takes guest memory 0x1000000..0x4000000: must be inside"),
+            error
+                .to_string()
+                .starts_with("kernel: takes guest memory 0x1000000..0x4000000: must be inside 0x100000..0x3a00000, "),
             "{error}"
         );
         assert!(!error.is_usage());

@@ -4,6 +4,7 @@
 mod args;
 mod exit;
 pub mod map;
+pub mod stdio;
 
 pub use args::{CheckArgs, Cli, MapArgs, NotACommand, Verb};
 pub use exit::ExitStatus;

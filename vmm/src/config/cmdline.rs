@@ -30,17 +30,29 @@ pub enum CmdlineError {
 pub struct Cmdline(String);
 
 /// What every guest gets unless the user names the same parameter.
-const DEFAULTS: [&str; 2] = [
+const DEFAULTS: [&str; 3] = [
     // A VM above 4 GiB would zero a 64 MiB bounce buffer that none of our devices uses.
     "swiotlb=noforce",
     // The kernel's own delays write to port 0x80, where boot marks go.
     "io_delay=none",
+    // There is no PCI bus: without it kernels look for one through its ports and complain.
+    "pci=off",
 ];
 const CONSOLE: &str = "console=ttyS0";
 
 impl Cmdline {
     /// Bytes that x86 kernels take, without the terminating zero (`COMMAND_LINE_SIZE` in `arch/x86/include/asm/setup.h`).
     pub const MAX_LENGTH: usize = 2047;
+
+    /// What the help says about `--cmdline`.
+    pub(super) fn help() -> String {
+        format!(
+            "Kernel command line\n\nflatboot puts {} and, with --serial tty or file, {CONSOLE} in front, each unless \
+             TEXT names the same parameter. At most {} bytes with them.",
+            DEFAULTS.join(", "),
+            Self::MAX_LENGTH
+        )
+    }
 
     /// The user's parameters after flatboot's defaults; `console` says whether the kernel's messages go to the serial port.
     pub fn new(user: &str, console: bool) -> Result<Self, CmdlineError> {
@@ -109,16 +121,25 @@ mod tests {
     #[test]
     fn defaults_come_first_unless_the_user_names_them() {
         for (user, console, expected) in [
-            ("", false, "swiotlb=noforce io_delay=none"),
-            ("quiet", true, "console=ttyS0 swiotlb=noforce io_delay=none quiet"),
-            ("\tquiet  ro ", false, "swiotlb=noforce io_delay=none quiet  ro"),
-            ("console=tty0", true, "swiotlb=noforce io_delay=none console=tty0"),
-            ("swiotlb=force io-delay=udelay", true, "console=ttyS0 swiotlb=force io-delay=udelay"),
-            ("a=\"b io_delay=x\" \"swiotlb=1\"", false, "io_delay=none a=\"b io_delay=x\" \"swiotlb=1\""),
-            ("-- io_delay=x", false, "swiotlb=noforce io_delay=none -- io_delay=x"),
-            ("xio_delay=1 io_delayed", false, "swiotlb=noforce io_delay=none xio_delay=1 io_delayed"),
+            ("", false, "swiotlb=noforce io_delay=none pci=off"),
+            ("quiet", true, "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet"),
+            ("\tquiet  ro ", false, "swiotlb=noforce io_delay=none pci=off quiet  ro"),
+            ("console=tty0", true, "swiotlb=noforce io_delay=none pci=off console=tty0"),
+            ("swiotlb=force io-delay=udelay", true, "console=ttyS0 pci=off swiotlb=force io-delay=udelay"),
+            ("pci=conf1", false, "swiotlb=noforce io_delay=none pci=conf1"),
+            ("a=\"b io_delay=x\" \"swiotlb=1\"", false, "io_delay=none pci=off a=\"b io_delay=x\" \"swiotlb=1\""),
+            ("-- io_delay=x", false, "swiotlb=noforce io_delay=none pci=off -- io_delay=x"),
+            ("xio_delay=1 io_delayed", false, "swiotlb=noforce io_delay=none pci=off xio_delay=1 io_delayed"),
         ] {
             assert_eq!(cmdline(user, console), expected);
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_default() {
+        let help = Cmdline::help();
+        for word in cmdline("", true).split(' ') {
+            assert!(help.contains(word), "{word}: {help}");
         }
     }
 

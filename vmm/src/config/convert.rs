@@ -11,6 +11,7 @@ use super::cmdline::Cmdline;
 use super::disk::DiskOption;
 use super::error::ConfigError;
 use super::file::{FileFault, InputFile, identity, kind};
+use super::handoff::{HandOff, HandOffOption};
 use super::memory::MemoryConfig;
 use super::options::{OptionError, Options, parse_number};
 use super::output::OutputFile;
@@ -31,6 +32,7 @@ impl TryFrom<RawConfig> for Config {
         // A command line that is wrong is wrong whatever files there are.
         let cpus = CpuCount::parse(&raw.shape.cpus)?;
         let memory = MemoryConfig::parse(&raw.shape.memory)?;
+        let hand_off = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;
         let rng = parse_rng(&raw.rng)?;
         check_console(&raw.console)?;
@@ -40,6 +42,7 @@ impl TryFrom<RawConfig> for Config {
 
         let kernel = InputFile::open("--kernel", &raw.kernel)?;
         let initramfs = raw.initramfs.map(|path| InputFile::open("--initramfs", &path)).transpose()?;
+        let hand_off = hand_off.open()?;
         let disks = disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
         let rng = rng.map(|path| open_rng(&path)).transpose()?;
 
@@ -54,6 +57,7 @@ impl TryFrom<RawConfig> for Config {
             cmdline,
             cpus,
             memory,
+            hand_off,
             disks,
             rng,
             serial,
@@ -128,8 +132,12 @@ fn check_files_are_distinct(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
+    let table = match &config.hand_off {
+        HandOff::File(table) => Some(("--handoff", table)),
+        HandOff::Planned | HandOff::Off => None,
+    };
     let kernel = [("--kernel", &config.kernel)].into_iter();
-    let inputs = kernel.chain(config.initramfs.iter().map(|initramfs| ("--initramfs", initramfs)));
+    let inputs = kernel.chain(config.initramfs.iter().map(|initramfs| ("--initramfs", initramfs))).chain(table);
     let inputs = inputs.map(|(option, input)| Use { option, path: input.path(), file: input.file(), written: false });
     let disks = config.disks.iter().map(|disk| Use {
         option: "--disk",

@@ -9,6 +9,7 @@ mod convert;
 mod disk;
 mod error;
 mod file;
+mod handoff;
 mod memory;
 mod options;
 mod output;
@@ -23,6 +24,7 @@ pub use cmdline::{Cmdline, CmdlineError};
 pub use disk::{DiskConfig, SECTOR_SIZE};
 pub use error::ConfigError;
 pub use file::{FileError, FileFault, InputFile};
+pub use handoff::HandOff;
 pub use memory::{MemoryConfig, Prefault};
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
@@ -46,6 +48,8 @@ pub struct Config {
     pub cpus: CpuCount,
     /// How much memory, and how the host backs it.
     pub memory: MemoryConfig,
+    /// What the guest is told about its memory.
+    pub hand_off: HandOff,
     /// The disks, in the order in which the guest sees them; with the rng at most [`VIRTIO_SLOTS`](crate::layout::VIRTIO_SLOTS).
     pub disks: Vec<DiskConfig>,
     /// Where the guest's random bytes come from; no device without.

@@ -30,6 +30,13 @@ pub enum OptionError {
     TooMany { option: &'static str, count: usize, max: usize },
 }
 
+impl OptionError {
+    /// That the text of `option` is none of the words it can be.
+    pub(super) fn word(option: &'static str, text: &str, must: &str) -> Self {
+        Self::Word { option, value: quoted_if_empty(text), must: must.to_owned() }
+    }
+}
+
 /// The pairs of one option, each of a known key, none twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {

@@ -45,6 +45,13 @@ impl OutputFile {
         self.file.as_ref()
     }
 
+    /// Another handle to write to it. Before [`commit`](Self::commit) nothing may be written.
+    pub fn writer(&self) -> Result<File, FileError> {
+        let file = self.file.as_ref().ok_or(FileFault::Missing);
+        let clone = file.and_then(|file| file.try_clone().map_err(FileFault::Io));
+        clone.map_err(|fault| fault.of(self.option, &self.path))
+    }
+
     /// Empties it (a device or a pipe has nothing to empty) and hands it over, to be kept.
     pub fn commit(mut self) -> Result<File, FileError> {
         let empty = |file: &File| if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a user types: texts that nobody has looked at, and the help for each.
-#![expect(clippy::doc_markdown, reason = "the options' comments are the text of the help")]
 
 use std::path::PathBuf;
+
+use super::cmdline::Cmdline;
 
 /// The options that give a VM its shape.
 #[derive(Debug, Clone, clap::Args)]
@@ -40,15 +41,20 @@ pub struct RawConfig {
     pub initramfs: Option<PathBuf>,
 
     /// Kernel command line
-    ///
-    /// flatboot puts console=ttyS0 (with --serial tty or file), swiotlb=noforce and io_delay=none in front, each unless TEXT
-    /// names the same parameter. At most 2047 bytes with them.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(long_help = Cmdline::help())]
     pub cmdline: String,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
     pub shape: ShapeArgs,
+
+    /// What tells the guest about its memory: the planned table, none, or FILE
+    ///
+    /// The table lets a kernel that knows it set up its memory in parallel; others ignore it. The bytes of FILE take its place
+    /// as they are, to study how a kernel treats them.
+    #[arg(long, value_name = "planned|off|file=FILE", default_value = "planned")]
+    pub handoff: String,
 
     /// Raw disk, a file or a block device of whole 512-byte sectors; may be given 13 times
     ///

@@ -38,7 +38,7 @@ impl SerialOption {
             "off" => Ok(Self::Off),
             _ => match text.strip_prefix("file=") {
                 Some(path) if !path.is_empty() => Ok(Self::File(path.into())),
-                _ => Err(word("--serial", text, "must be tty, file=FILE, null or off")),
+                _ => Err(OptionError::word("--serial", text, "must be tty, file=FILE, null or off")),
             },
         }
     }
@@ -62,12 +62,12 @@ impl SerialOption {
 pub(super) fn check_console(text: &str) -> Result<(), OptionError> {
     match text {
         "off" | "null" => Ok(()),
-        _ => Err(word("--console", text, "must be off or null, flatboot has only the serial console (--serial)")),
+        _ => Err(OptionError::word(
+            "--console",
+            text,
+            "must be off or null, flatboot has only the serial console (--serial)",
+        )),
     }
-}
-
-fn word(option: &'static str, value: &str, must: &str) -> OptionError {
-    OptionError::Word { option, value: value.to_owned(), must: must.to_owned() }
 }
 
 #[cfg(test)]
@@ -78,9 +78,9 @@ mod tests {
     fn the_words_of_serial_and_console() {
         assert_eq!(SerialOption::parse("tty"), Ok(SerialOption::Tty));
         assert_eq!(SerialOption::parse("file=a=b,c"), Ok(SerialOption::File("a=b,c".into())));
-        for text in ["", "file", "file=", "pty", "TTY"] {
+        for (text, shown) in [("", "\"\""), ("file", "file"), ("file=", "file="), ("pty", "pty"), ("TTY", "TTY")] {
             let error = SerialOption::parse(text).unwrap_err().to_string();
-            assert_eq!(error, format!("--serial {text}: must be tty, file=FILE, null or off"));
+            assert_eq!(error, format!("--serial {shown}: must be tty, file=FILE, null or off"));
         }
         assert_eq!(check_console("null"), Ok(()));
         assert_eq!(

@@ -32,7 +32,8 @@ pub(super) fn inspect(reader: &Reader) -> Result<(u64, GpaRange), KernelError> {
 }
 
 fn read_header(reader: &Reader) -> Result<Elf64_Ehdr, KernelError> {
-    let ident = reader.prefix::<20>();
+    let mut ident = [0; 20];
+    reader.read(0, &mut ident, "ELF header")?;
     if ident[4] != ELFCLASS64 {
         return Err(reader.wrong_machine("a 32-bit machine (ELF class 1)"));
     }

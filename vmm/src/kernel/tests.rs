@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use linux_loader::elf::{Elf64_Ehdr, Elf64_Phdr, PT_LOAD};
 use proptest::prelude::*;
-use vm_memory::{ByteValued, Bytes};
+use vm_memory::Bytes;
 
 use super::*;
+use images::{ENTRY, TEXT, bzimage, vmlinux};
 
-const ENTRY: u64 = 0x0100_0000;
-const TEXT: &[u8] = b"the kernel's text";
+#[path = "../../tests/common/images.rs"]
+mod images;
 
 /// A file that vanishes with the test.
 fn file(bytes: &[u8]) -> File {
@@ -24,53 +24,6 @@ fn inspect(bytes: &[u8]) -> Result<Image, KernelError> {
 
 fn refusal(bytes: &[u8]) -> String {
     inspect(bytes).unwrap_err().to_string()
-}
-
-/// The smallest file that looks like Linux: ELF header, one segment, its bytes, and a section header table at the end.
-fn vmlinux() -> Vec<u8> {
-    let mut header = Elf64_Ehdr::default();
-    header.e_ident[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    (header.e_type, header.e_machine, header.e_version) = (2, 62, 1);
-    (header.e_entry, header.e_phoff, header.e_phentsize, header.e_phnum) = (ENTRY, 64, 56, 1);
-    (header.e_shoff, header.e_shentsize, header.e_shnum) = (0x200, 64, 2);
-    let segment = Elf64_Phdr {
-        p_type: PT_LOAD,
-        p_offset: 0x100,
-        p_vaddr: 0xffff_ffff_8100_0000,
-        p_paddr: ENTRY,
-        p_filesz: TEXT.len() as u64,
-        p_memsz: 0x10_0000,
-        ..Default::default()
-    };
-    let mut bytes = header.as_slice().to_vec();
-    bytes.extend(segment.as_slice());
-    bytes.resize(0x100, 0);
-    bytes.extend(TEXT);
-    bytes.resize(0x200 + 2 * 64, 0);
-    bytes
-}
-
-/// A `bzImage` with one setup sector beyond the boot sector and 64 bytes of protected-mode code.
-fn bzimage() -> Vec<u8> {
-    let header = setup_header {
-        setup_sects: 1,
-        syssize: 4,
-        boot_flag: 0xaa55,
-        header: u32::from_le_bytes(*b"HdrS"),
-        version: 0x020f,
-        loadflags: 1,
-        relocatable_kernel: 1,
-        xloadflags: 1,
-        code32_start: 0x10_0000,
-        pref_address: ENTRY,
-        init_size: 0x20_0000,
-        ..Default::default()
-    };
-    let mut bytes = vec![0; 0x1f1];
-    bytes.extend(header.as_slice());
-    bytes.resize(1024, 0);
-    bytes.extend([0x90; 64]);
-    bytes
 }
 
 #[test]

@@ -17,11 +17,13 @@ const KERNEL_ALIGNMENT: u32 = 0x0100_0000;
 /// The zero page for a kernel.
 ///
 /// `header`: what the image brought, if it is a bzImage. `cmdline_length`: bytes without the terminating zero.
+/// `setup_data`: GPA of the first `struct setup_data`, 0 if there is none.
 /// `initramfs`: where it is, if there is one. `e820` must have at most 128 entries (the memory plan sees to that).
 #[must_use]
 pub fn build(
     header: Option<setup_header>,
     cmdline_length: usize,
+    setup_data: u64,
     initramfs: Option<GpaRange>,
     e820: &[E820Entry],
 ) -> boot_params {
@@ -35,7 +37,7 @@ pub fn build(
     params.hdr.type_of_loader = LOADER_OTHER;
     params.hdr.cmd_line_ptr = low32(layout::CMDLINE.start);
     params.hdr.cmdline_size = low32(cmdline_length as u64);
-    params.hdr.setup_data = layout::HANDOFF.start;
+    params.hdr.setup_data = setup_data;
     if let Some(range) = initramfs {
         let size = range.length();
         params.hdr.ramdisk_image = low32(range.start());

@@ -3,13 +3,15 @@
 
 use super::plan::{MemoryPlan, PlanError};
 use super::range::GpaRange;
+use super::size::Size;
 use crate::layout::{HIGH_MEMORY_START, PAGE_SIZE};
 
 impl MemoryPlan {
     /// Checks that a kernel which takes `kernel` (image, bss and what it needs to decompress itself) is in the low RAM.
     pub fn check_kernel(&self, kernel: GpaRange) -> Result<(), PlanError> {
         let room = self.low_room();
-        if room.contains(kernel) { Ok(()) } else { Err(PlanError::Kernel { kernel, room }) }
+        let memory = Size(self.input().size.bytes());
+        if room.contains(kernel) { Ok(()) } else { Err(PlanError::Kernel { kernel, room, memory }) }
     }
 
     /// Where an initramfs of `size` bytes goes: to the top of the low RAM if the kernel, which ends at `kernel_end`, leaves
@@ -29,7 +31,7 @@ impl MemoryPlan {
             return Ok(GpaRange::of(room.start(), size));
         }
         let room = high().chain([low]).map(GpaRange::length).max().unwrap_or(0);
-        Err(PlanError::Initramfs { size, room })
+        Err(PlanError::Initramfs { size, room, memory: Size(self.input().size.bytes()) })
     }
 
     /// The low RAM from 1 MiB up that the VMM may write to.

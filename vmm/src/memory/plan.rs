@@ -6,7 +6,7 @@ use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, enc
 use super::arenas::arenas;
 use super::e820::{E820Entry, e820};
 use super::range::{AddressWidth, GpaRange};
-use super::shape::{MAX_HOLES, ram};
+use super::shape::{MAX_HOLES, check_width, ram};
 use super::size::{MemorySize, Size};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
@@ -41,10 +41,22 @@ pub enum PlanError {
         Size(SECTION_SIZE)
     )]
     TooFewSections { holes: u16, sections: u64 },
-    #[error("kernel: takes guest memory {kernel}: must be inside {room}, the RAM that kernels are loaded to")]
-    Kernel { kernel: GpaRange, room: GpaRange },
-    #[error("initramfs: {size} bytes: must be at most {room}, the largest piece of memory that the kernel leaves free")]
-    Initramfs { size: u64, room: u64 },
+    #[error(
+        "kernel: takes guest memory {kernel}: must be inside {room}, the RAM for kernels that --memory size={memory:#} gives"
+    )]
+    Kernel { kernel: GpaRange, room: GpaRange, memory: Size },
+    #[error(
+        "initramfs: {size} bytes: must be at most {room}, the largest piece that the kernel leaves of --memory size={memory:#}"
+    )]
+    Initramfs { size: u64, room: u64, memory: Size },
+}
+
+impl PlanError {
+    /// Whether the command line alone is wrong, whatever files there are.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        !matches!(self, Self::Kernel { .. } | Self::Initramfs { .. })
+    }
 }
 
 /// RAM, its e820 map and its hand-off.
@@ -94,6 +106,11 @@ impl MemoryPlan {
     #[must_use]
     pub fn arenas(&self) -> &[Arena] {
         &self.arenas
+    }
+
+    /// Checks that guest physical addresses of another width than was planned with reach all of it.
+    pub fn check_width(&self, width: AddressWidth) -> Result<(), PlanError> {
+        check_width(self.input.size, self.input.holes, width)
     }
 
     /// Notes that the VMM writes to `range` before the guest runs: no region that shares a byte with it is `ZEROED`.

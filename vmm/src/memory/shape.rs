@@ -25,7 +25,7 @@ pub(super) fn ram(size: MemorySize, holes: u16, width: AddressWidth) -> Result<V
     Ok(ram)
 }
 
-fn check_width(size: MemorySize, holes: u16, width: AddressWidth) -> Result<(), PlanError> {
+pub(super) fn check_width(size: MemorySize, holes: u16, width: AddressWidth) -> Result<(), PlanError> {
     // No overflow, no underflow: at most 124 holes of 128 MiB, and the narrowest width leaves 60 GiB above 4 GiB.
     let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + LOW_MEMORY_MAX;
     if size.bytes() <= max {

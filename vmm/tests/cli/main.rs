@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real binary on bad input, and what it prints: one line that says what is wrong, the right exit status, nothing left behind.
+//!
+//! A table's row is a test. A row that cannot run here says why and counts as ignored.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may stop at the first surprise")]
+
+mod files;
+mod host;
+mod kernels;
+mod kvm;
+mod outputs;
+mod print;
+mod refusal;
+mod values;
+
+#[path = "../common/images.rs"]
+mod images;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Trial};
+
+use host::Host;
+
+/// The program under test.
+const FLATBOOT: &str = env!("CARGO_BIN_EXE_flatboot");
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // `host` has files that must outlive the tests.
+    let host = Arc::new(Host::look());
+    let rows = [values::rows(), kernels::rows(), files::rows(), outputs::rows(), kvm::rows(&host)];
+    let mut trials: Vec<Trial> = rows.into_iter().flatten().map(|row| row.trial(&host)).collect();
+    trials.extend(kernels::trials());
+    trials.extend(print::trials());
+    trials.extend(kvm::trials(&host));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

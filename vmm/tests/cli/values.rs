@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Options whose text or value is wrong.
+
+use crate::refusal::{ERROR, Row, USAGE};
+
+const SIZE: &str = "must be a number of bytes, with K, M, G or T after it for 2^10, 2^20, 2^30 or 2^40 of them";
+
+pub(crate) fn rows() -> Vec<Row> {
+    [memory(), cpus(), cmdline(), keys(), usage(), several()].concat()
+}
+
+fn usage_rows(rows: &[(&str, &str)]) -> Vec<Row> {
+    rows.iter().map(|(arguments, line)| Row::new(&name(arguments), arguments, USAGE, line)).collect()
+}
+
+/// A name for a test: the arguments, shortened.
+fn name(arguments: &str) -> String {
+    let shown = arguments.replace(|character: char| character.is_control(), "?");
+    if shown.chars().count() > 60 { shown.chars().take(60).chain(['…']).collect() } else { shown }
+}
+
+fn memory() -> Vec<Row> {
+    let mut rows = usage_rows(&[
+        ("run --memory size=0", "--memory size=0: must be at least 64M"),
+        ("run --memory size=63M", "--memory size=63M: must be at least 64M"),
+        ("run --memory size=65537K", "--memory size=65537K: must be a multiple of 1M"),
+        ("run --memory size=65M,hugepages=on", "--memory size=65M: must be a multiple of 2M with hugepages=on"),
+        ("run --memory size=1G,prefault=on", "--memory prefault=on: must be off or arenas"),
+        ("run --memory size=1G,holes=125", "--memory holes=125: must be a number, at most 124"),
+        (
+            "run --memory size=1G,holes=4",
+            "--memory holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4",
+        ),
+        (
+            "run --memory size=16777215T",
+            "--memory size=16777215T: must be between 64M and …, which is what 52-bit physical addresses have room for",
+        ),
+        ("run --memory size=16777216T", "--memory size=16777216T: must be less than 2^64 bytes"),
+        ("run --memory 1G", "--memory 1G: must be written KEY=VALUE; the keys are size, …"),
+        (
+            "map --memory size=16777215T",
+            "--memory size=16777215T: must be between 64M and …, which is what …-bit physical addresses have room for",
+        ),
+        ("map --memory size=0", "--memory size=0: must be at least 64M"),
+        ("map --cpus boot=0", "--cpus boot=0: must be a number of vCPUs, 1 to 255"),
+    ]);
+    for value in ["lots", "-1", "1.5G", "0x10000000", "64GB"] {
+        let line = format!("--memory size={value}: {SIZE}");
+        rows.extend(usage_rows(&[(&format!("run --memory size={value}"), &line)]));
+    }
+    rows
+}
+
+fn cpus() -> Vec<Row> {
+    let values = ["0", "256", "x", "-1", "18446744073709551617", "1.5"];
+    let rows = values.map(|value| {
+        let line = format!("--cpus boot={value}: must be a number of vCPUs, 1 to 255");
+        (format!("run --cpus boot={value}"), line)
+    });
+    rows.iter().flat_map(|(arguments, line)| usage_rows(&[(arguments, line)])).collect()
+}
+
+fn cmdline() -> Vec<Row> {
+    let long = "x".repeat(2048);
+    let too_long = "--cmdline: … bytes with flatboot's defaults: must be at most 2047 (the kernel's COMMAND_LINE_SIZE)";
+    let byte =
+        |byte, position| format!("--cmdline: has byte {byte} at {position}: must be printable ASCII, spaces and tabs");
+    usage_rows(&[
+        (&format!("run --cmdline {long}"), too_long),
+        // With the defaults alone it is too long.
+        (&format!("run --cmdline {}", &long[..2040]), too_long),
+        ("run --cmdline quiet\nro", &byte("0x0a", 5)),
+        ("run --cmdline \u{1b}[31m", &byte("0x1b", 0)),
+        ("run --cmdline ro\u{7f}", &byte("0x7f", 2)),
+        ("run --cmdline é", &byte("0xc3", 0)),
+    ])
+}
+
+fn keys() -> Vec<Row> {
+    let disks = |count| format!("run{}", " --disk path=@/disk,readonly=on".repeat(count));
+    usage_rows(&[
+        (
+            "run --memory size=1G,mergeable=on",
+            "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, shared, thp, prefault, holes",
+        ),
+        ("run --memory size=1G,size=2G", "--memory size=2G: size is given twice: must be given once"),
+        ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),
+        ("run --memory size=", "--memory size=: has no value: must be size=VALUE"),
+        ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on or off"),
+        ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot"),
+        ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
+        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot"),
+        ("run --disk file=@/disk", "--disk file=@/disk: there is no key file: must be one of path, readonly"),
+        ("run --disk path=@/disk,path=@/link", "--disk path=@/link: path is given twice: must be given once"),
+        ("run --disk path=@/disk,readonly=1", "--disk readonly=1: must be on or off"),
+        ("run --disk path=\"@/disk", "--disk path=\"@/disk: has an odd number of quotes: must close every one"),
+        ("run --disk readonly=on", "--disk path=FILE: is missing: must be given"),
+        (&disks(14), "--disk: 14 given: must be at most 13"),
+        ("run --rng /dev/urandom", "--rng /dev/urandom: must be written KEY=VALUE; the keys are src"),
+        ("run --rng on=1", "--rng on=1: there is no key on: must be one of src"),
+        ("run --serial pty", "--serial pty: must be tty, file=FILE, null or off"),
+        ("run --serial file=", "--serial file=: must be tty, file=FILE, null or off"),
+        ("run --console tty", "--console tty: must be off or null, flatboot has only the serial console (--serial)"),
+        ("run --handoff on", "--handoff on: must be planned, off or file=FILE"),
+        ("run --shutdown-timeout 5s", "--shutdown-timeout 5s: must be a number of seconds, at most 86400"),
+        ("run --shutdown-timeout 86401", "--shutdown-timeout 86401: must be a number of seconds, at most 86400"),
+    ])
+}
+
+fn usage() -> Vec<Row> {
+    let mut rows = usage_rows(&[
+        ("start", "unrecognized subcommand 'start'"),
+        ("map --kernel", "a value is required for '--kernel <FILE>' but none was supplied"),
+        ("map --initramfs @/initramfs", "the following required arguments were not provided: --kernel <FILE>"),
+        ("run --bios @/kernel", "unexpected argument '--bios' found"),
+        ("run @/kernel", "unexpected argument '@/kernel' found"),
+        ("run --kernel @/kernel --kernel @/kernel", "the argument '--kernel <FILE>' cannot be used multiple times"),
+        ("run --restart-on-reset=yes", "unexpected value 'yes' for '--restart-on-reset' found; no more were expected"),
+        ("check --kernel @/kernel", "unexpected argument '--kernel' found"),
+        ("--jsn", "unexpected argument '--jsn' found"),
+    ]);
+    rows.push(Row::new("map: usage of memory with a kernel", "map --kernel @/missing", ERROR, "--kernel @/missing: …"));
+    rows
+}
+
+/// The first wrong thing in flatboot's own order is told, in whatever order things are typed.
+fn several() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let cases: [(&str, &[&str], i32, &str); 4] = [
+        (
+            "everything",
+            &[
+                "--cpus boot=0",
+                "--memory size=0",
+                "--kernel @/missing",
+                "--disk path=@/ragged",
+                "--serial file=@/no/file",
+            ],
+            USAGE,
+            "--cpus boot=0: must be a number of vCPUs, 1 to 255",
+        ),
+        (
+            "a value and files",
+            &["--kernel @/missing", "--handoff maybe", "--disk path=@/empty"],
+            USAGE,
+            "--handoff maybe: must be planned, off or file=FILE",
+        ),
+        (
+            "files",
+            &["--disk path=@/ragged", "--initramfs @/directory", "--timeline @/no/file"],
+            ERROR,
+            "--initramfs @/directory: is a directory: must be a regular file",
+        ),
+        (
+            "outputs and an image",
+            &["--kernel @/text", "--timeline @/no/file", "--serial file=@/new"],
+            ERROR,
+            "--timeline @/no/file: cannot be created: …: must be in a directory that exists and is writable",
+        ),
+    ];
+    for (name, options, status, line) in cases {
+        let mut options = options.to_vec();
+        for order in ["as typed", "reversed"] {
+            let arguments = format!("run {}", options.join(" "));
+            rows.push(Row::new(&format!("several wrong: {name}, {order}"), &arguments, status, line));
+            options.reverse();
+        }
+    }
+    rows
+}
