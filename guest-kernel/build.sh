@@ -236,10 +236,7 @@ main() {
 	case ${1:-} in
 	guest | base | stock | host) name=$1 ;;
 	-h | --help) usage && exit 0 ;;
-	*)
-		usage >&2
-		die "'${1:-}' is none of guest, base, stock, host"
-		;;
+	*) die "'${1:-}' is none of guest, base, stock, host (--help says more)" ;;
 	esac
 	[ $# -eq 1 ] || die "takes one kernel name, got $#: $*"
 	trap cleanup EXIT
@@ -249,7 +246,7 @@ main() {
 	describe
 	find_source
 	cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/kernel
-	mkdir -p "$cache" || die "cannot create the cache $cache"
+	mkdir -p "$cache" 2>/dev/null || die "cannot create the cache $cache"
 	dest=$cache/$name-$(content_key)
 	# Two callers at once: the second waits here, then finds the kernel of the first.
 	exec 9>"$dest.lock"
