@@ -45,7 +45,7 @@ unit: toolchain ## unit and property tests; no KVM needed
 
 vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables
 	@benches/packages.sh kernel
-	cargo test --quiet --release -p flatboot-bench --test host --test vm
+	cargo test --quiet --release --workspace --test host --test vm
 
 build: toolchain ## flatboot and flatboot-bench
 	@benches/packages.sh host

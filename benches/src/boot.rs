@@ -61,7 +61,7 @@ fn command(args: &BootArgs, flatboot: &Path, kernel: &Path, disk: &Path) -> Comm
         .arg(kernel)
         .arg("--disk")
         .arg(disk_option)
-        .args(["--cmdline", "root=/dev/vda rw rootfstype=ext4 quiet"])
+        .args(["--cmdline", "root=/dev/vda rw rootfstype=ext4 quiet loglevel=3"])
         .args(["--shutdown-timeout", "60", "--timeline", "/dev/null"]);
     command.timeout = (!args.keep).then_some(LIMIT);
     command

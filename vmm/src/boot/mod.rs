@@ -70,7 +70,6 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     timeline.phase("VM created");
 
     let sink = EndingSink::new().map_err(BootError::Signals)?;
-    probing.finish()?;
     let machine = machine::build(&mut config, &vm, &memory, timeline)?;
     timeline.phase("devices built");
 
@@ -95,6 +94,7 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     load::tables(&memory, &tables)?;
     timeline.phase("boot tables written");
 
+    probing.finish()?;
     signals::listen(machine.power_button, config.shutdown_timeout, sink.clone()).map_err(BootError::Signals)?;
     let _raw = machine.input.start()?;
     waiting.until_ready()?;
