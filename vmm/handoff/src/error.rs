@@ -71,6 +71,8 @@ pub enum TableError {
     NotRagged { index: usize, base: u64, length: u64 },
     #[error("region {index}: RAGGED: must be the first or the last region of node {node}")]
     RaggedInside { index: usize, node: u32 },
+    #[error("region {index}: shares a section with the one of node {node} before it: must begin in another section")]
+    SharedSection { index: usize, node: u32 },
 
     #[error("arena {index}: base {base:#x}, length {length:#x}: must be multiples of {ARENA_ALIGN:#x}")]
     ArenaAlignment { index: usize, base: u64, length: u64 },

@@ -28,6 +28,7 @@ where
         end = region.end();
     }
     check_ragged_places(&regions)?;
+    check_shared_sections(&regions)?;
 
     let mut end = 0;
     // Both lists are sorted, so the search for an arena's region goes on where the last one ended.
@@ -90,6 +91,21 @@ fn check_ragged_places(regions: &(impl Iterator<Item = Region> + Clone)) -> Resu
             && regions.clone().take(index).any(same_node)
         {
             return Err(TableError::RaggedInside { index, node });
+        }
+        index += 1;
+    }
+    Ok(())
+}
+
+/// A section is what one thread fills, so it belongs to one region of its node.
+fn check_shared_sections(regions: &(impl Iterator<Item = Region> + Clone)) -> Result<(), TableError> {
+    let mut rest = regions.clone();
+    let mut index = 0;
+    while let Some(region) = rest.next() {
+        let section_end = region.end().next_multiple_of(SECTION_SIZE);
+        let in_last_section = rest.clone().take_while(|other| other.base < section_end);
+        if let Some(offset) = in_last_section.enumerate().find(|(_, other)| other.node == region.node).map(|(i, _)| i) {
+            return Err(TableError::SharedSection { index: index + 1 + offset, node: region.node });
         }
         index += 1;
     }
