@@ -11,8 +11,8 @@ const TIMELINE: &str = include_str!("../../docs/boot-timeline.md");
 /// The part of `document` between the comments `name: begin` and `name: end`.
 fn between<'a>(document: &'a str, name: &str) -> &'a str {
     let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
-    let from = document.find(&begin).map_or(0, |at| at + begin.len());
-    let to = document.find(&end).unwrap_or(from);
+    let from = document.find(&begin).expect("begin") + begin.len();
+    let to = document.find(&end).expect("end");
     &document[from..to]
 }
 

@@ -35,7 +35,7 @@ const DEFAULTS: [&str; 3] = [
     "swiotlb=noforce",
     // The kernel's own delays write to port 0x80, where boot marks go.
     "io_delay=none",
-    // There is no PCI bus: without it kernels look for one through its ports and complain.
+    // There is no PCI bus: this saves the search for one through its ports.
     "pci=off",
 ];
 const CONSOLE: &str = "console=ttyS0";

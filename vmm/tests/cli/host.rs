@@ -61,8 +61,17 @@ impl Host {
         }
     }
 
+    /// Whether the test `name` cannot run here; says why not.
+    pub(crate) fn skips(&self, name: &str, needs: Needs) -> bool {
+        let missing = self.lacks(needs);
+        if let Some(why) = &missing {
+            eprintln!("SKIPPED: {name}: {why}");
+        }
+        missing.is_some()
+    }
+
     /// What is missing for `needs`.
-    pub(crate) fn lacks(&self, needs: Needs) -> Option<String> {
+    fn lacks(&self, needs: Needs) -> Option<String> {
         let unprivileged = || self.unprivileged.as_ref().err().cloned();
         let namespace = || self.namespace.as_ref().err().cloned();
         let nodes = || (!self.root).then(|| "only root may make device nodes".to_owned()).or_else(namespace);

@@ -60,7 +60,7 @@ pub(crate) fn rows(host: &Host) -> Vec<Row> {
     rows
 }
 
-/// One byte more than this host's addresses reach cannot be planned without asking KVM.
+/// That memory reaches beyond this host's addresses, KVM says.
 fn too_wide(host: &Host) -> Row {
     let bits = host.check["address_bits"].as_u64().unwrap_or(40);
     let arguments = format!("run --memory size={}", 1u64 << bits);
@@ -73,10 +73,10 @@ fn too_wide(host: &Host) -> Row {
 /// `flatboot check` of every such host, and of this one.
 pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
     let hosts = HOSTS.into_iter().map(|(name, needs, line)| {
-        let missing = host.lacks(needs).is_some();
+        let name = format!("/dev/kvm: {name}: check");
+        let ignored = host.skips(&name, needs);
         let host = Arc::clone(host);
-        Trial::test(format!("/dev/kvm: {name}: check"), move || check(&host, needs, Some(line)))
-            .with_ignored_flag(missing)
+        Trial::test(name, move || check(&host, needs, Some(line))).with_ignored_flag(ignored)
     });
     let this = Arc::clone(host);
     hosts

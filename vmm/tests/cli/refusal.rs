@@ -47,12 +47,9 @@ impl Row {
 
     /// The row as a test, ignored if this host lacks what it needs.
     pub(crate) fn trial(self, host: &Arc<Host>) -> Trial {
-        let missing = host.lacks(self.needs);
-        if let Some(why) = &missing {
-            eprintln!("SKIPPED: {}: {why}", self.name);
-        }
+        let ignored = host.skips(&self.name, self.needs);
         let host = Arc::clone(host);
-        Trial::test(self.name.clone(), move || self.check(&host)).with_ignored_flag(missing.is_some())
+        Trial::test(self.name.clone(), move || self.check(&host)).with_ignored_flag(ignored)
     }
 
     fn check(&self, host: &Host) -> Result<(), Failed> {
