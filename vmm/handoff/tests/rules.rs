@@ -198,6 +198,22 @@ fn region_alignment() {
 }
 
 #[test]
+fn a_section_belongs_to_one_region_of_its_node() {
+    let half = S / 2;
+    let error = TableError::SharedSection { index: 1, node: 0 };
+    let said = "region 1: shares a section with the one of node 0 before it: must begin in another section";
+    both_reject(&[ragged(0, half), ragged(half, half + S)], &[], error, said);
+
+    // Another node's region in between, in the same section, does not hide it; by itself it is no harm.
+    let other = Region { node: 1, ..ragged(half, PAGE_SIZE) };
+    let error = TableError::SharedSection { index: 2, node: 0 };
+    let said = "region 2: shares a section with the one of node 0 before it: must begin in another section";
+    both_reject(&[ragged(0, half), other, ragged(half + PAGE_SIZE, half)], &[], error, said);
+    let mut table = [0; 256];
+    assert!(encode(&[ragged(0, half), other], &[], &mut table).is_ok());
+}
+
+#[test]
 fn ragged_regions_are_at_the_ends_of_their_node() {
     let regions = [region(0, S), ragged(S, PAGE_SIZE), region(2 * S, S)];
     let error = TableError::RaggedInside { index: 1, node: 0 };
