@@ -40,8 +40,7 @@ check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellchec
 	guest-kernel/check.sh
 
 unit: toolchain ## unit and property tests; no KVM needed
-	cargo test --quiet --workspace --lib --bins --examples --test properties --test rules --test documentation --test cli
-	cargo test --quiet --workspace --doc
+	cargo test --quiet --workspace
 
 vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables
 	@benches/packages.sh kernel
