@@ -8,7 +8,7 @@ use crate::files;
 
 const PAGE: usize = 4096;
 /// One allocation; small enough that the last ones come close to what is free.
-const CHUNK_PAGES: u64 = 1024;
+const CHUNK_PAGES: u32 = 1024;
 
 /// Totals of /proc/meminfo, and every zone of /proc/zoneinfo.
 pub(crate) fn meminfo() -> Outcome {
@@ -87,9 +87,8 @@ pub(crate) fn alloc() -> Outcome {
     let mut pages: u64 = 0;
     // MemFree, not MemAvailable: beyond it the kernel would take back pages, and in the end kill us.
     while free_kib()? > reserve {
-        let Some(chunk) = chunk(pages) else { break };
-        chunks.push(chunk);
-        pages += CHUNK_PAGES;
+        chunks.push(chunk(pages));
+        pages += u64::from(CHUNK_PAGES);
     }
     let values = chunks.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of);
     let wrong = (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count();
@@ -116,17 +115,15 @@ fn free_kib() -> Result<u64, String> {
     free.ok_or_else(|| "/proc/meminfo: no MemFree".to_owned())
 }
 
-/// Pages numbered from `first`, or none if the kernel refuses.
-fn chunk(first: u64) -> Option<Vec<u8>> {
-    let length = usize::try_from(CHUNK_PAGES).ok()? * PAGE;
-    let mut chunk: Vec<u8> = Vec::new();
-    chunk.try_reserve_exact(length).ok()?;
-    chunk.resize(length, 0);
+/// Pages numbered from `first`.
+fn chunk(first: u64) -> Vec<u8> {
+    // Zeroed by the kernel as it is touched: writing it all ourselves would only cost time.
+    let mut chunk = vec![0; CHUNK_PAGES as usize * PAGE];
     for (page, bytes) in (first..).zip(chunk.chunks_exact_mut(PAGE)) {
         bytes[..8].copy_from_slice(&expected(page).to_le_bytes());
         bytes[PAGE - 8..].copy_from_slice(&(!expected(page)).to_le_bytes());
     }
-    Some(chunk)
+    chunk
 }
 
 /// The value of a page: of its first word if its last word agrees.
@@ -203,7 +200,7 @@ Node 1, zone   Normal
 
     #[test]
     fn a_page_that_was_given_out_twice_is_found() {
-        let mut bytes = chunk(5).unwrap();
+        let mut bytes = chunk(5);
         assert!((5..).zip(bytes.chunks_exact(PAGE)).all(|(page, bytes)| value_of(bytes) == expected(page)));
         bytes.copy_within(0..PAGE, PAGE);
         assert_ne!(value_of(&bytes[PAGE..2 * PAGE]), expected(6));

@@ -74,7 +74,7 @@ fn twenty_in_a_row(lab: &Lab) -> Result<(), Failed> {
 }
 
 fn every_page(lab: &Lab) -> Result<(), Failed> {
-    let ended = lab.passes(&lab.guest().memory("size=4G").checks("alloc"))?;
+    let ended = lab.passes(&lab.guest().memory("size=4G,thp=all").checks("alloc"))?;
     let alloc = ended.report("alloc").ok_or("no alloc")?;
     let pages = alloc["pages"].as_u64().unwrap_or(0);
     // What is left is the memmap, the kernel and the allocator's own reserve.

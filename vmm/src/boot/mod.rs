@@ -6,7 +6,7 @@ mod machine;
 
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, OutputFile, Prefault};
+use crate::config::{Config, FileError, OutputFile, Prefault, Thp};
 use crate::ending::{Ending, EndingSink};
 use crate::events::{self, EventError};
 use crate::kernel::{Image, KernelError};
@@ -123,11 +123,15 @@ fn plan(config: &Config, image: &Image) -> Result<(MemoryPlan, Option<GpaRange>)
 fn map(config: &Config, plan: &MemoryPlan, image: &Image) -> Result<GuestMemory, MapError> {
     let backing = Backing { hugetlb: config.memory.hugepages, shared: config.memory.shared };
     let memory = guest::map(plan.slots(), backing)?;
-    if config.memory.thp && !config.memory.hugepages {
-        for range in std::iter::once(image.footprint()).chain(arenas(plan)) {
-            if let Err(error) = guest::advise_huge(&memory, range) {
-                tracing::warn!(%range, %error, "no transparent huge pages");
-            }
+    let huge: Vec<_> = match config.memory.thp {
+        Thp::Off => Vec::new(),
+        _ if config.memory.hugepages => Vec::new(),
+        Thp::Early => std::iter::once(image.footprint()).chain(arenas(plan)).collect(),
+        Thp::All => plan.slots().to_vec(),
+    };
+    for range in huge {
+        if let Err(error) = guest::advise_huge(&memory, range) {
+            tracing::warn!(%range, %error, "no transparent huge pages");
         }
     }
     Ok(memory)

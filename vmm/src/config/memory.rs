@@ -19,6 +19,17 @@ pub enum Prefault {
     Arenas,
 }
 
+/// Where transparent huge pages are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thp {
+    /// Nowhere.
+    Off,
+    /// Where they pay at boot: behind the kernel and the memmap's arenas.
+    Early,
+    /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
+    All,
+}
+
 /// How much memory, and how the host backs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryConfig {
@@ -28,8 +39,8 @@ pub struct MemoryConfig {
     pub hugepages: bool,
     /// Backed by a file that other processes can map (memfd), not by anonymous memory.
     pub shared: bool,
-    /// Ask the host for transparent huge pages.
-    pub thp: bool,
+    /// Where to ask the host for transparent huge pages.
+    pub thp: Thp,
     /// What host memory is there before the guest touches it.
     pub prefault: Prefault,
     /// Gaps cut into the memory above 4 GiB, at most [`MAX_HOLES`].
@@ -47,11 +58,17 @@ impl MemoryConfig {
             "arenas" => Ok(Prefault::Arenas),
             _ => Err("must be off or arenas"),
         })?;
+        let thp = options.value("thp", |value| match value {
+            "off" => Ok(Thp::Off),
+            "on" => Ok(Thp::Early),
+            "all" => Ok(Thp::All),
+            _ => Err("must be on, off or all"),
+        })?;
         Ok(Self {
             size: size.ok_or(OptionError::Missing { option: OPTION, keys: "size=SIZE" })?,
             hugepages,
             shared: options.switch("shared", false)?,
-            thp: options.switch("thp", true)?,
+            thp: thp.unwrap_or(Thp::Early),
             prefault: prefault.unwrap_or(Prefault::Off),
             holes: options.value("holes", parse_holes)?.unwrap_or(0),
         })
@@ -89,14 +106,14 @@ mod tests {
             size: MemorySize::try_from(1 << 30).unwrap(),
             hugepages: false,
             shared: false,
-            thp: true,
+            thp: Thp::Early,
             prefault: Prefault::Off,
             holes: 0,
         };
         assert_eq!(memory, expected);
         let all = MemoryConfig::parse("size=64G,hugepages=on,shared=on,thp=off,prefault=arenas,holes=63").unwrap();
         assert_eq!(all.holes, 63);
-        assert!(all.hugepages && all.shared && !all.thp && all.prefault == Prefault::Arenas);
+        assert!(all.hugepages && all.shared && all.thp == Thp::Off && all.prefault == Prefault::Arenas);
     }
 
     #[test]

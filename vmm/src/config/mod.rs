@@ -25,7 +25,7 @@ pub use disk::{DiskConfig, SECTOR_SIZE};
 pub use error::ConfigError;
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
-pub use memory::{MemoryConfig, Prefault};
+pub use memory::{MemoryConfig, Prefault, Thp};
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use raw::{RawConfig, ShapeArgs};

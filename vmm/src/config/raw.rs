@@ -21,7 +21,8 @@ pub struct ShapeArgs {
     ///
     ///   hugepages=on|off     from the host's reserved 2M pages [off]
     ///   shared=on|off        in a memfd, not in anonymous memory [off]
-    ///   thp=on|off           ask for transparent huge pages [on]
+    ///   thp=on|off|all       ask for transparent huge pages: on, behind kernel
+    ///                        and memmap; all, everywhere [on]
     ///   prefault=off|arenas  back the memmap before the guest runs [off]
     ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
     ///                        apart, to study such maps [0]

@@ -15,6 +15,8 @@ const HDRS: u32 = u32::from_le_bytes(*b"HdrS");
 /// First protocol version whose header says whether a 64-bit entry exists (`xloadflags`).
 const VERSION_XLOADFLAGS: u16 = 0x020c;
 const XLF_KERNEL_64: u16 = 1;
+/// `loadflags`: the protected-mode part is loaded at 1 MiB, not below.
+const LOADED_HIGH: u8 = 1;
 /// The 64-bit entry is this far into the protected-mode part.
 const ENTRY_64: u64 = 0x200;
 const SECTOR: u64 = 512;
@@ -81,8 +83,9 @@ fn check_header(reader: &Reader, header: &setup_header) -> Result<(), KernelErro
     if xloadflags & XLF_KERNEL_64 == 0 {
         return Err(reader.wrong_machine("32-bit x86 (no 64-bit entry point)"));
     }
-    if header.loadflags & 1 == 0 || header.relocatable_kernel == 0 {
-        return Err(reader.malformed("the kernel is not relocatable to 1 MiB".to_owned()));
+    // 1 MiB is where every bzImage may be loaded, relocatable or not.
+    if header.loadflags & LOADED_HIGH == 0 {
+        return Err(reader.malformed("a zImage, made to be loaded below 1 MiB; a bzImage is needed".to_owned()));
     }
     Ok(())
 }

@@ -43,7 +43,6 @@ pub(crate) fn bzimage() -> Vec<u8> {
         header: u32::from_le_bytes(*b"HdrS"),
         version: 0x020f,
         loadflags: 1,
-        relocatable_kernel: 1,
         xloadflags: 1,
         code32_start: 0x10_0000,
         pref_address: ENTRY,
