@@ -211,11 +211,12 @@ fn memory_just_above_the_low_part_is_ragged_and_has_no_arena() {
 }
 
 #[test]
-fn the_arena_of_a_cut_vm_is_in_the_highest_part_that_holds_it() {
-    // 64 parts of 7 or 8 sections; the memmap of 64 GiB has 1 GiB, the most an arena may take of one is 512 MiB.
+fn the_arenas_of_a_cut_vm_fill_its_highest_parts() {
+    // 64 parts of 7 or 8 sections; the memmap of 64 GiB has 1 GiB, which no part holds.
     let plan = plan(64 * GIB, 63);
     assert_eq!(plan.regions().len(), 65);
-    assert_eq!(plan.arenas().len(), 3);
+    assert_eq!(plan.arenas().len(), 2);
+    assert_eq!(plan.arenas()[1].base, plan.regions()[64].base);
     assert_eq!(length(&arena_ranges(&plan)), GIB);
     assert_eq!(plan.arenas().last().map(|arena| arena.end() + 4 * MIB), plan.slots().last().map(|slot| slot.end()));
 }

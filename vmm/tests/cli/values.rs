@@ -86,7 +86,7 @@ fn keys() -> Vec<Row> {
         ("run --memory size=1G,size=2G", "--memory size=2G: size is given twice: must be given once"),
         ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),
         ("run --memory size=", "--memory size=: has no value: must be size=VALUE"),
-        ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on or off"),
+        ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on, off or all"),
         ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot"),
