@@ -12,7 +12,7 @@ KEEP   ?= 0
 CACHE  := $(or $(FLATBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flatboot)
 BIN    := target/x86_64-unknown-linux-gnu/release
 BENCH  := $(BIN)/flatboot-bench
-DENY   := $(CACHE)/tools/bin/cargo-deny
+DENY   := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
 DENY_VERSION := 0.20.2
 
 .PHONY: help boot test check unit vm build kernel shell measure clean toolchain deny
@@ -71,6 +71,6 @@ toolchain:
 	@command -v cc >/dev/null || benches/packages.sh kernel
 
 deny: toolchain
-	@[ "$$($(DENY) --version 2>/dev/null)" = 'cargo-deny $(DENY_VERSION)' ] || { \
+	@$(DENY) --version >/dev/null 2>&1 || { \
 		echo '==> installing cargo-deny $(DENY_VERSION) into $(CACHE)/tools (once, some minutes)'; \
 		cargo install --quiet --locked --root '$(CACHE)/tools' --version $(DENY_VERSION) cargo-deny; }

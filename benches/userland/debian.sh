@@ -178,12 +178,12 @@ UNIT
 }
 
 slim() {
-    rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/cache/debconf/*-old "$1"/var/log/* \
-        "$1"/var/lib/dpkg/*-old "$1"/debootstrap "$1"/tmp/* "$1"/run/* "$1"/dev/* "$1"/usr/share/doc/* \
-        "$1"/usr/share/man/* "$1"/usr/share/locale/*
-    mkdir -p "$1/var/lib/apt/lists/partial" "$1/var/cache/apt/archives/partial"
+    rm -rf "${1:?}"/var/lib/apt/lists/* "${1:?}"/var/cache/apt/* "${1:?}"/var/cache/debconf/*-old "${1:?}"/var/log/* \
+        "${1:?}"/var/lib/dpkg/*-old "${1:?}"/debootstrap "${1:?}"/tmp/* "${1:?}"/run/* "${1:?}"/dev/* "${1:?}"/usr/share/doc/* \
+        "${1:?}"/usr/share/man/* "${1:?}"/usr/share/locale/*
+    mkdir -p "${1:?}/var/lib/apt/lists/partial" "${1:?}/var/cache/apt/archives/partial"
     # Says that /etc and /var fit this /usr: else systemd rebuilds its databases at the first boot.
-    touch "$1/usr" "$1/etc/.updated" "$1/var/.updated"
+    touch "${1:?}/usr" "${1:?}/etc/.updated" "${1:?}/var/.updated"
 }
 
 # As root: image $2 of directory $1, owned by $3.
