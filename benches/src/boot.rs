@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use flatboot_bench::{Command, Door, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
+use flatboot_bench::{Command, Door, HostOptions, SessionControl, Stdin, Streams, artifact};
 use rustix::process::Signal;
 
 use crate::Failure;
@@ -24,13 +24,13 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
     let disk = artifact::debian_disk()?;
     let door = Door::open(Some(&flatboot))?;
     eprintln!("==> {door}");
-    if door.kvm() == Kvm::Emulated {
-        // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
-        artifact::host_kernel(None)?;
+    // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
+    let kernel_of_host = door.host_kernel()?;
+    if kernel_of_host.is_some() {
         eprintln!("==> starting the emulated KVM host (a few seconds)");
     }
     let command = command(args, &flatboot, &kernel, &disk);
-    let options = HostOptions { drives: vec![disk], ..HostOptions::default() };
+    let options = HostOptions { drives: vec![disk], kernel: kernel_of_host, ..HostOptions::default() };
 
     let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
     let mut session = door.start(&options)?;

@@ -151,6 +151,15 @@ impl Door {
         self.kvm
     }
 
+    /// The directory of the emulated host's kernel, for [`HostOptions::kernel`], so that it is looked for, or built, only
+    /// once; none where this machine's KVM is used.
+    pub fn host_kernel(&self) -> Result<Option<PathBuf>, Error> {
+        match self.kvm {
+            Kvm::Real => Ok(None),
+            Kvm::Emulated => Ok(artifact::host_kernel(None)?.parent().map(Path::to_path_buf)),
+        }
+    }
+
     /// Runs one command in a fresh host and keeps what it writes.
     pub fn run(&self, options: &HostOptions, command: &Command) -> Result<Outcome, Error> {
         self.start(options)?.run(command)

@@ -8,7 +8,7 @@ mod claims;
 mod samples;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
@@ -75,7 +75,9 @@ pub struct Variant {
 #[derive(Debug)]
 pub struct Bench {
     door: Door,
-    flatboot: std::path::PathBuf,
+    flatboot: PathBuf,
+    /// The emulated host's kernel, if that is what is used.
+    host_kernel: Option<PathBuf>,
     scratch: tempfile::TempDir,
 }
 
@@ -88,7 +90,8 @@ impl Bench {
         let scratch = tempfile::tempdir().map_err(keep)?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
         eprintln!("==> {door}");
-        Ok(Self { door, flatboot, scratch })
+        let host_kernel = door.host_kernel()?;
+        Ok(Self { door, flatboot, host_kernel, scratch })
     }
 
     /// A guest with the kernel that `guest-kernel/build.sh` calls `kernel`, and the tiny initramfs.
@@ -115,7 +118,8 @@ impl Bench {
     }
 
     fn sample(&self, variant: &Variant) -> Result<Sample, MeasureError> {
-        let options = HostOptions { writable: vec![self.scratch.path().to_path_buf()], ..HostOptions::default() };
+        let writable = vec![self.scratch.path().to_path_buf()];
+        let options = HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() };
         let mut session = self.door.start(&options)?;
         let ended = variant.guest.run(&mut session, &self.flatboot)?;
         match ended.timeline {

@@ -36,7 +36,9 @@ fn disk(lab: &Lab) -> Result<(), Failed> {
     let after = fs::read(&path)?;
     let written = (0..4096).map(|n| u8::try_from(n % 251).unwrap_or(0));
     require(after[DISK - 4096..].iter().copied().eq(written), || "the last block is not what was written".to_owned())?;
-    require(after.len() == DISK && after[..DISK - 4096].iter().all(|byte| *byte == 0x5a), || "other sectors were written".to_owned())
+    require(after.len() == DISK && after[..DISK - 4096].iter().all(|byte| *byte == 0x5a), || {
+        "other sectors were written".to_owned()
+    })
 }
 
 fn readonly(lab: &Lab) -> Result<(), Failed> {

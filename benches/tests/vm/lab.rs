@@ -89,7 +89,8 @@ impl Lab {
             session
         } else {
             let writable = vec![self.scratch.path().to_path_buf()];
-            self.door.start(&HostOptions { writable, ..HostOptions::default() })?
+            let kernel = self.door.host_kernel()?;
+            self.door.start(&HostOptions { writable, kernel, ..HostOptions::default() })?
         };
         let result = run(&mut session);
         if result.is_ok() {
