@@ -45,9 +45,9 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
         false => (Stdin::Null, &mut watched),
     };
     let finish = session.run_streaming(&command, Streams { stdin, stdout, stderr: &mut stderr })?;
-    if !args.keep && !watched.done {
+    if !args.keep && !watched.done && finish.code == 0 {
         eprintln!("flatboot-bench: the guest ended before its login prompt");
-        return Ok(if finish.code == 0 { 1 } else { finish.code });
+        return Ok(1);
     }
     Ok(finish.code)
 }

@@ -3,6 +3,7 @@
 
 mod vm {
     pub(crate) mod boots;
+    pub(crate) mod debian;
     pub(crate) mod devices;
     pub(crate) mod endings;
     pub(crate) mod handoff;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     // Guests share one host; each alone gets all of it.
     arguments.test_threads = Some(1);
     let tests: Vec<(&'static str, Body)> =
-        [vm::boots::TESTS, vm::endings::TESTS, vm::devices::TESTS, vm::handoff::TESTS].concat();
+        [vm::boots::TESTS, vm::endings::TESTS, vm::devices::TESTS, vm::handoff::TESTS, vm::debian::TESTS].concat();
     let mut trials: Vec<_> =
         tests.into_iter().map(|(name, body)| Trial::test(name, move || body(Lab::get()?))).collect();
     trials.extend(vm::handoff::corrupted().map(|(name, table)| {

@@ -7,7 +7,7 @@
 mod claims;
 mod samples;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
@@ -106,14 +106,14 @@ impl Bench {
         let mut samples = Samples::default();
         for round in 0..=runs {
             for variant in variants {
-                eprint!("\r==> round {round} of {runs}: {:<40}", variant.name);
+                progress(&format!("round {round} of {runs}: {}", variant.name), false);
                 let sample = self.sample(variant)?;
                 if round > 0 {
                     samples.push(sample);
                 }
             }
         }
-        eprintln!("\r==> {runs} rounds of {} variants{:<30}", variants.len(), "");
+        progress(&format!("{runs} rounds of {} variants", variants.len()), true);
         Ok(samples)
     }
 
@@ -132,6 +132,15 @@ impl Bench {
                 tail: String::from_utf8_lossy(&ended.outcome.stderr).lines().next_back().unwrap_or_default().to_owned(),
             }),
         }
+    }
+}
+
+/// One line that is written over on a terminal, a line each time elsewhere.
+fn progress(what: &str, last: bool) {
+    if io::stderr().is_terminal() {
+        eprint!("\r==> {what:<60}{}", if last { "\n" } else { "" });
+    } else {
+        eprintln!("==> {what}");
     }
 }
 
