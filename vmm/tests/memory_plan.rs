@@ -211,13 +211,17 @@ fn memory_just_above_the_low_part_is_ragged_and_has_no_arena() {
 }
 
 #[test]
-fn the_arenas_of_a_cut_vm_fill_its_highest_parts() {
-    // 64 parts of 7 or 8 sections; the memmap of 64 GiB has 1 GiB, which no part holds.
+fn the_arena_of_a_cut_vm_is_where_linux_puts_the_memmap() {
+    // 64 parts of 7 or 8 sections; the memmap of 64 GiB has 1 GiB, which is the whole of the highest part of 8.
     let plan = plan(64 * GIB, 63);
     assert_eq!(plan.regions().len(), 65);
-    assert_eq!(plan.arenas().len(), 2);
-    assert_eq!(plan.arenas()[1].base, plan.regions()[64].base);
-    assert_eq!(length(&arena_ranges(&plan)), GIB);
+    assert_eq!(arena_ranges(&plan), [GpaRange::new(0x11_9800_0000, 0x11_d800_0000)]);
+
+    // 128 GiB in 125 parts of at most 1.125 GiB: no part holds 2 GiB, so the highest ones are filled.
+    let plan = self::plan(128 * GIB, 124);
+    assert_eq!(plan.arenas().len(), 3);
+    assert_eq!(plan.arenas()[2].base, plan.regions()[125].base);
+    assert_eq!(length(&arena_ranges(&plan)), 2 * GIB);
     assert_eq!(plan.arenas().last().map(|arena| arena.end() + 4 * MIB), plan.slots().last().map(|slot| slot.end()));
 }
 

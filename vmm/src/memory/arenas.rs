@@ -18,16 +18,16 @@ const _: () = assert!(SECTION_MEMMAP.is_multiple_of(ARENA_ALIGN));
 /// Room for the memmap of all of `ram`, where Linux's top-down boot-time allocator puts it by itself.
 ///
 /// Linux asks for the memmap of a node in one piece, and for that of each section apart if no range holds it all. So the
-/// arena is in the highest region that holds it in one half; failing that, there are several, which fill whole regions
-/// from the highest down, as Linux then does. The low region stays free for what needs low addresses, unless the VM has
-/// no other, and then half of it does. If that cannot hold the whole memmap, there is no arena: the VM has little
-/// memory, and its memmap is small.
+/// arena is in the highest region that holds it, be it all of that; failing that, there are several, which fill regions
+/// from the highest down. The low region stays free for what needs low addresses, unless the VM has no other, and then
+/// half of it does. If that cannot hold the whole memmap, there is no arena: the VM has little memory, and its memmap
+/// is small.
 pub(super) fn arenas(ram: &[GpaRange], regions: &[Region]) -> Vec<Arena> {
     let needed = ram.iter().map(|range| range.length().div_ceil(SECTION_SIZE) * SECTION_MEMMAP).sum();
-    if let Some(room) = rooms(regions, 2).into_iter().find(|room| room.length() >= needed) {
-        return vec![top(room, needed)];
+    let mut rooms = rooms(regions);
+    if let Some(room) = rooms.iter().find(|room| room.length() >= needed) {
+        return vec![top(*room, needed)];
     }
-    let mut rooms = rooms(regions, if regions.len() == 1 { 2 } else { 1 });
     if rooms.iter().map(|room| room.length()).sum::<u64>() < needed {
         return Vec::new();
     }
@@ -46,8 +46,8 @@ pub(super) fn arenas(ram: &[GpaRange], regions: &[Region]) -> Vec<Arena> {
     arenas
 }
 
-/// What an arena can take of each region that may have one, at most its `part`th part, the highest first.
-fn rooms(regions: &[Region], part: u64) -> Vec<GpaRange> {
+/// What an arena can take of each region that may have one, the highest first.
+fn rooms(regions: &[Region]) -> Vec<GpaRange> {
     let only_one = regions.len() == 1;
     let candidates = regions.iter().rev().filter(|region| only_one || region.base >= ABOVE_4G);
     candidates
@@ -55,7 +55,7 @@ fn rooms(regions: &[Region], part: u64) -> Vec<GpaRange> {
         .map(|(index, region)| {
             let margin = if index == 0 { TOP_MARGIN } else { 0 };
             let end = align_down(region.end().saturating_sub(margin));
-            let most = align_down(region.length / part);
+            let most = align_down(if only_one { region.length / 2 } else { region.length });
             let start = region.base.next_multiple_of(ARENA_ALIGN).max(end.saturating_sub(most));
             GpaRange::new(start, end)
         })
