@@ -26,16 +26,8 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::process::ExitCode;
 
+use flatboot_handoff::marks;
 use rustix::mount::{MountFlags, mount};
-
-/// User space runs.
-const MARK_USER: u8 = 0x60;
-/// All checks passed.
-const MARK_PASSED: u8 = 0x61;
-/// A check failed.
-const MARK_FAILED: u8 = 0x62;
-/// The I/O port of all marks.
-const MARK_PORT: u64 = 0x80;
 
 fn main() -> ExitCode {
     if !rustix::process::getpid().is_init() {
@@ -43,7 +35,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let dev = mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), None);
-    let marked = mark(MARK_USER);
+    let marked = mark(marks::USER_START);
     report::start(dev, &marked);
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("debugfs", "/sys/kernel/debug")] {
         // A kernel may lack debugfs; what needs a file that is missing then says so.
@@ -52,7 +44,7 @@ fn main() -> ExitCode {
     let parameters = cmdline::Parameters::read();
     let passed = checks::run_all(parameters.checks());
     // Without the port there are no marks; `start` has said so.
-    let _ = mark(if passed { MARK_PASSED } else { MARK_FAILED });
+    let _ = mark(if passed { marks::USER_READY } else { marks::USER_FAILED });
     report::done(passed);
     end::end(parameters.end())
 }
@@ -60,6 +52,6 @@ fn main() -> ExitCode {
 /// Writes one mark.
 fn mark(code: u8) -> std::io::Result<()> {
     let mut port = File::options().write(true).open("/dev/port")?;
-    port.seek(SeekFrom::Start(MARK_PORT))?;
+    port.seek(SeekFrom::Start(marks::PORT.into()))?;
     port.write_all(&[code])
 }
