@@ -79,6 +79,8 @@ struct Watch {
 impl Write for Watch {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
+        // A prompt ends no line, and a line is what standard output waits for.
+        self.out.flush()?;
         for byte in &bytes[..written] {
             // The prompt's first byte occurs in it only once, so a mismatch can only begin anew with this byte.
             self.seen = if *byte == PROMPT[self.seen] { self.seen + 1 } else { usize::from(*byte == PROMPT[0]) };
