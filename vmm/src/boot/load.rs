@@ -73,12 +73,11 @@ pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), Lo
     let Tables { config, plan, image, initramfs, virtio_devices } = *tables;
     registers::write_tables(memory)?;
 
-    let cmdline = config.cmdline.as_str().as_bytes();
-    memory.write_slice(cmdline, GuestAddress(layout::CMDLINE.start))?;
-    memory.write_obj(0u8, GuestAddress(layout::CMDLINE.start + cmdline.len() as u64))?;
+    memory.write_slice(&config.cmdline.to_bytes_with_nul(), GuestAddress(layout::CMDLINE.start))?;
 
     let setup_data = hand_off(memory, &config.hand_off, plan)?;
-    let params = zero_page::build(image.setup_header(), cmdline.len(), setup_data, initramfs, plan.e820());
+    let params =
+        zero_page::build(image.setup_header(), config.cmdline.as_str().len(), setup_data, initramfs, plan.e820());
     memory.write_obj(params, GuestAddress(layout::ZERO_PAGE.start))?;
 
     acpi::write(
