@@ -22,6 +22,9 @@ pub mod guest;
 pub mod host;
 pub mod initramfs;
 pub mod measure;
+pub mod results;
+pub mod stats;
+pub mod sweep;
 pub mod wire;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
