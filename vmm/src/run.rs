@@ -92,7 +92,7 @@ impl Aftermath {
         let marks = timeline.marks();
         let path = output.path().display().to_string();
         let mut file = output.commit()?;
-        timeline::write_json(&mut file, &marks, self.vcpus, self.memory)
+        timeline::write_json(&mut file, timeline, self.vcpus, self.memory)
             .map_err(|source| RunError::Timeline { path, source })?;
         let picture = timeline::waterfall(&marks);
         let summary = timeline::summary(&marks, self.vcpus, &Size(self.memory).to_string());

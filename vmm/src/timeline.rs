@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use flatboot_handoff::marks;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::memory::guest::page_faults;
@@ -51,6 +52,8 @@ struct Document<'a> {
     version: u32,
     unit: &'static str,
     zero: &'static str,
+    /// `zero` on `CLOCK_MONOTONIC`, for whoever timed the exec from outside.
+    zero_monotonic_ns: u64,
     vcpus: u8,
     memory_bytes: u64,
     init_ns: Option<u64>,
@@ -61,6 +64,7 @@ struct Document<'a> {
 #[derive(Debug)]
 pub struct Timeline {
     zero: Instant,
+    zero_monotonic_ns: u64,
     marks: Mutex<Vec<Mark>>,
 }
 
@@ -68,7 +72,11 @@ impl Timeline {
     /// A timeline whose zero is `zero`.
     #[must_use]
     pub fn new(zero: Instant) -> Self {
-        Self { zero, marks: Mutex::default() }
+        // In this order the result is never before the true zero, however long this thread waits between the two.
+        let age = nanoseconds(zero.elapsed());
+        let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).map_or(0, nanoseconds);
+        let zero_monotonic_ns = now.saturating_sub(age);
+        Self { zero, zero_monotonic_ns, marks: Mutex::default() }
     }
 
     /// Marks that the VMM has finished the phase `name`.
@@ -113,12 +121,14 @@ pub fn init_reached(marks: &[Mark]) -> Option<u64> {
     at(marks::INIT_EXEC).or_else(|| at(marks::USER_START))
 }
 
-/// Writes `marks` as JSON to `out`.
-pub fn write_json(out: &mut impl Write, marks: &[Mark], vcpus: u8, memory_bytes: u64) -> io::Result<()> {
+/// Writes `timeline` as JSON to `out`.
+pub fn write_json(out: &mut impl Write, timeline: &Timeline, vcpus: u8, memory_bytes: u64) -> io::Result<()> {
+    let marks = &timeline.marks();
     let document = Document {
         version: 1,
         unit: "ns",
         zero: "first statement of the VMM's main",
+        zero_monotonic_ns: timeline.zero_monotonic_ns,
         vcpus,
         memory_bytes,
         init_ns: init_reached(marks),
@@ -216,11 +226,22 @@ mod tests {
 
     #[test]
     fn times_stay_whole_nanoseconds_in_json() {
+        let timeline = Timeline::new(Instant::now());
+        *timeline.marks.lock().unwrap() = vec![mark(1_234_567_891, Some(marks::INIT_EXEC))];
         let mut out = Vec::new();
-        write_json(&mut out, &[mark(1_234_567_891, Some(marks::INIT_EXEC))], 2, 1 << 30).unwrap();
+        write_json(&mut out, &timeline, 2, 1 << 30).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json["init_ns"], 1_234_567_891u64);
         assert_eq!(json["marks"][0]["ns"], 1_234_567_891u64);
+        assert_eq!(json["zero_monotonic_ns"], timeline.zero_monotonic_ns);
+    }
+
+    #[test]
+    fn zero_is_a_moment_of_the_monotonic_clock() {
+        let now = || Duration::try_from(clock_gettime(ClockId::Monotonic)).map_or(0, nanoseconds);
+        let before = now();
+        let timeline = Timeline::new(Instant::now());
+        assert!((before..=now()).contains(&timeline.zero_monotonic_ns));
     }
 
     #[test]
