@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One boot, from just before the VMM's exec.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use rustix::process::Pid;
+
+use super::marks::{self, PortReader, Reported, now_ns};
+use super::{Content, INIT_LINE, MarksFrom, Order, memory};
+use crate::results::{End, Sample};
+
+/// How long a guest that has reached init may take to power off, so that its VMM writes its timeline.
+const POWER_OFF: Duration = Duration::from_secs(60);
+/// How often [`Interrupted`] is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Lines of a failed guest's console that are kept, and bytes of each.
+const TAIL_LINES: usize = 30;
+const TAIL_BYTES: usize = 400;
+
+/// Set by a signal: the VMM is ended at once.
+pub type Interrupted = AtomicBool;
+
+/// What the VMM said.
+enum Event {
+    /// A line of the console (standard output), and when its end came.
+    Line(u64, String),
+    /// A line of standard error.
+    Message(String),
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Seen {
+    /// When init's first line came, and the VMM's memory then.
+    init: Option<(u64, Option<u64>)>,
+    console: VecDeque<String>,
+    messages: VecDeque<String>,
+}
+
+/// Boots one guest and says what came of it; never leaves its VMM behind. Errors are the observer's own.
+pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
+    stage(order)?;
+    let port = match &order.marks {
+        MarksFrom::Port(path) => Some(PortReader::start(path)?),
+        MarksFrom::Timeline(_) | MarksFrom::Nowhere => None,
+    };
+    // Once for nothing: the program and its libraries are then in memory for every VMM alike.
+    let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
+
+    let mut command = Command::new(&order.program);
+    command.args(&order.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let zero_ns = now_ns();
+    let mut vmm = match command.spawn() {
+        Ok(child) => Vmm(child),
+        Err(error) => return Ok(failed(format!("{}: {error}", order.program), &Seen::default())),
+    };
+    let (events, heard) = mpsc::channel();
+    vmm.listen(events);
+    let (seen, ended) = watch(order, &mut vmm, &heard, interrupted)?;
+    drop(vmm);
+    let Some((console_ns, Some(host_memory_bytes))) = seen.init else {
+        return Ok(failed(why(order, &seen, ended), &seen));
+    };
+    let reported = match (&order.marks, port) {
+        (MarksFrom::Timeline(path), _) => match marks::from_timeline(path, zero_ns) {
+            Ok(reported) => reported,
+            Err(error) => return Ok(failed(format!("no timeline: {error}; {}", why(order, &seen, ended)), &seen)),
+        },
+        (_, Some(port)) => port.reported(zero_ns),
+        _ => Reported::default(),
+    };
+    let console_ns = console_ns.saturating_sub(zero_ns);
+    Ok(End::Init(Sample {
+        init_ns: reported.init_ns.unwrap_or(console_ns),
+        by_mark: reported.init_ns.is_some(),
+        console_ns,
+        first_instruction_ns: reported.first_instruction_ns,
+        host_memory_bytes,
+        marks: reported.marks,
+    }))
+}
+
+/// The VMM's process, ended when dropped.
+struct Vmm(Child);
+
+impl Drop for Vmm {
+    fn drop(&mut self) {
+        // Of one that has ended already there is only its status to take.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Vmm {
+    fn listen(&mut self, events: Sender<Event>) {
+        if let Some(stderr) = self.0.stderr.take() {
+            let events = events.clone();
+            thread::spawn(move || lines(stderr, |_, line| events.send(Event::Message(line)).is_ok()));
+        }
+        if let Some(stdout) = self.0.stdout.take() {
+            thread::spawn(move || lines(stdout, |ns, line| events.send(Event::Line(ns, line)).is_ok()));
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.0.id()).ok()?)
+    }
+}
+
+/// Hands over every line, cut where it is too long to be one, with the time at which its end came, while `take` wants more.
+fn lines(stream: impl Read, take: impl Fn(u64, String) -> bool) {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    while let Ok(1..) = (&mut stream).take(TAIL_BYTES as u64).read_until(b'\n', &mut line) {
+        if !take(now_ns(), String::from_utf8_lossy(&line).trim_end().to_owned()) {
+            return;
+        }
+        line.clear();
+    }
+}
+
+/// Listens until the VMM has ended, or has no more to tell. Its exit status, if it ended by itself.
+fn watch(
+    order: &Order,
+    vmm: &mut Vmm,
+    heard: &Receiver<Event>,
+    interrupted: &Interrupted,
+) -> io::Result<(Seen, Option<ExitStatus>)> {
+    let mut seen = Seen::default();
+    let mut deadline = Instant::now() + Duration::from_millis(order.limit_ms);
+    loop {
+        if interrupted.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok((seen, None));
+        }
+        match heard.recv_timeout(left.min(LOOK)) {
+            Ok(Event::Message(line)) => keep(&mut seen.messages, line),
+            Ok(Event::Line(ns, line)) => {
+                if seen.init.is_none() && line.contains(INIT_LINE) {
+                    seen.init = Some((ns, vmm.pid().and_then(memory::while_stopped)));
+                    if !matches!(order.marks, MarksFrom::Timeline(_)) {
+                        return Ok((seen, None));
+                    }
+                    deadline = Instant::now() + POWER_OFF;
+                }
+                keep(&mut seen.console, line);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // Both streams are closed: it ends now, or never will.
+            Err(RecvTimeoutError::Disconnected) => match vmm.0.try_wait()? {
+                Some(status) => return Ok((seen, Some(status))),
+                None => thread::sleep(left.min(LOOK)),
+            },
+        }
+    }
+}
+
+fn keep(tail: &mut VecDeque<String>, line: String) {
+    if !line.is_empty() {
+        tail.push_back(line);
+    }
+    if tail.len() > TAIL_LINES {
+        tail.pop_front();
+    }
+}
+
+fn why(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> String {
+    let message = seen.messages.back().map(|message| format!(": {message}")).unwrap_or_default();
+    match (ended, &seen.init) {
+        (Some(status), Some(_)) => format!("the VMM ended ({status}) after init{message}"),
+        (Some(status), None) => format!("the VMM ended ({status}) before init{message}"),
+        (None, Some(_)) => format!("the guest did not power off within {} s of init{message}", POWER_OFF.as_secs()),
+        (None, None) => format!("no init within {} s{message}", Duration::from_millis(order.limit_ms).as_secs_f64()),
+    }
+}
+
+fn failed(why: String, seen: &Seen) -> End {
+    End::Failed { why, console: seen.console.iter().cloned().collect() }
+}
+
+/// Makes the files that the VMM is to find, and removes what an earlier boot left in their place.
+fn stage(order: &Order) -> io::Result<()> {
+    let made: Option<&PathBuf> = match &order.marks {
+        MarksFrom::Timeline(path) | MarksFrom::Port(path) => Some(path),
+        MarksFrom::Nowhere => None,
+    };
+    for path in order.files.iter().map(|file| &file.path).chain(made) {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(path, &error)),
+            _ => {}
+        }
+    }
+    for file in &order.files {
+        match &file.content {
+            Content::Copy(from) => fs::copy(from, &file.path).map(drop).map_err(|error| named(from, &error))?,
+            Content::Text(text) => fs::write(&file.path, text).map_err(|error| named(&file.path, &error))?,
+        }
+    }
+    Ok(())
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Mark;
+
+    /// A VMM that is a shell script, whose `$1` is the file or FIFO for marks.
+    fn order(script: &str, marks: impl Fn(PathBuf) -> MarksFrom, directory: &Path) -> Order {
+        let file = directory.join("marks");
+        let args = ["-c", script, "vmm"].map(str::to_owned).into_iter().chain([file.display().to_string()]).collect();
+        Order { program: "/bin/sh".to_owned(), args, marks: marks(file), files: Vec::new(), limit_ms: 60_000 }
+    }
+
+    fn run(script: &str, marks: impl Fn(PathBuf) -> MarksFrom) -> End {
+        let directory = tempfile::tempdir().unwrap();
+        boot(&order(script, marks, directory.path()), &Interrupted::new(false)).unwrap()
+    }
+
+    fn sample(end: End) -> Sample {
+        match end {
+            End::Init(sample) => sample,
+            End::Failed { why, console } => panic!("{why}: {console:?}"),
+        }
+    }
+
+    fn failure(end: End) -> (String, Vec<String>) {
+        match end {
+            End::Failed { why, console } => (why, console),
+            End::Init(sample) => panic!("{sample:?}"),
+        }
+    }
+
+    #[test]
+    fn a_vmm_without_marks_is_timed_by_its_console_and_ended() {
+        // It would run for ever.
+        let sample =
+            sample(run("echo hello; sleep 0.2; echo 'FLATBOOT {\"check\":\"start\"}'; exec sleep 1000", |_| {
+                MarksFrom::Nowhere
+            }));
+        assert!(!sample.by_mark && sample.marks.is_empty() && sample.first_instruction_ns.is_none());
+        assert_eq!(sample.init_ns, sample.console_ns);
+        assert!(sample.init_ns >= 200_000_000, "the script slept so long: {}", sample.init_ns);
+        assert!(sample.host_memory_bytes > 0);
+    }
+
+    #[test]
+    fn marks_of_the_port_come_before_the_console() {
+        let script =
+            "printf '\\100' > $1; sleep 0.1; printf '\\101' > $1; sleep 0.1; echo 'FLATBOOT {}'; exec sleep 1000";
+        let sample = sample(run(script, MarksFrom::Port));
+        assert_eq!(
+            sample.marks.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(),
+            ["kernel-entry", "init-exec"]
+        );
+        assert!(sample.by_mark && sample.init_ns == sample.marks[1].ns);
+        assert!(sample.init_ns - sample.marks[0].ns >= 100_000_000);
+        assert!(sample.console_ns - sample.init_ns >= 100_000_000);
+    }
+
+    #[test]
+    fn a_timeline_is_read_once_the_vmm_has_ended() {
+        let script = "echo 'FLATBOOT {}'; sleep 0.1; echo '{\"zero_monotonic_ns\":0,\"marks\":[\
+            {\"ns\":7,\"source\":\"guest\",\"name\":\"init-exec\"}]}' > $1";
+        let sample = sample(run(script, MarksFrom::Timeline));
+        assert_eq!(sample.marks, [Mark { ns: 7, name: "init-exec".to_owned(), guest: true }]);
+        assert_eq!((sample.init_ns, sample.by_mark), (7, true));
+    }
+
+    #[test]
+    fn failures_say_why_and_keep_the_console() {
+        let (why, console) = failure(run("echo one; echo two; echo lost >&2; exit 3", |_| MarksFrom::Nowhere));
+        assert!(why.contains("exit status: 3") && why.contains("before init: lost"), "{why}");
+        assert_eq!(console, ["one", "two"]);
+        let (why, _) = failure(run("echo 'FLATBOOT {}'; exit 1", MarksFrom::Timeline));
+        assert!(why.contains("no timeline") && why.contains("exit status: 1"), "{why}");
+        let directory = tempfile::tempdir().unwrap();
+        let missing =
+            Order { program: "/nonexistent/vmm".to_owned(), ..order("", |_| MarksFrom::Nowhere, directory.path()) };
+        let (why, _) = failure(boot(&missing, &Interrupted::new(false)).unwrap());
+        assert!(why.starts_with("/nonexistent/vmm: "), "{why}");
+    }
+
+    #[test]
+    fn a_hung_guest_is_ended_at_its_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let pid = directory.path().join("pid");
+        let script = format!("echo $$ > {}; echo up; exec sleep 1000", pid.display());
+        let order = Order { limit_ms: 300, ..order(&script, |_| MarksFrom::Nowhere, directory.path()) };
+        let (why, console) = failure(boot(&order, &Interrupted::new(false)).unwrap());
+        assert!(why.starts_with("no init within 0.3 s"), "{why}");
+        assert_eq!(console, ["up"]);
+        let pid = fs::read_to_string(pid).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists());
+    }
+
+    #[test]
+    fn a_signal_ends_the_boot_and_the_vmm() {
+        let directory = tempfile::tempdir().unwrap();
+        let order = order("exec sleep 1000", |_| MarksFrom::Nowhere, directory.path());
+        assert_eq!(boot(&order, &Interrupted::new(true)).unwrap_err().kind(), io::ErrorKind::Interrupted);
+    }
+
+    #[test]
+    fn files_are_staged_and_what_lay_there_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("from"), "new").unwrap();
+        fs::write(path("to"), "something old and longer").unwrap();
+        let script =
+            format!("cat {} {}; echo 'FLATBOOT {{}}'; exec sleep 1000", path("to").display(), path("text").display());
+        let mut order = order(&script, |_| MarksFrom::Nowhere, directory.path());
+        order.files = vec![
+            super::super::StagedFile { path: path("to"), content: Content::Copy(path("from")) },
+            super::super::StagedFile { path: path("text"), content: Content::Text("text".to_owned()) },
+        ];
+        sample(boot(&order, &Interrupted::new(false)).unwrap());
+        assert_eq!(fs::read_to_string(path("to")).unwrap(), "new");
+        order.files[0].content = Content::Copy(path("missing"));
+        let error = boot(&order, &Interrupted::new(false)).unwrap_err();
+        assert!(error.to_string().contains("missing"), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The observer: it runs beside the VMM, in the same host and on the same clock, and watches one boot from outside.
+//!
+//! It takes the time, executes the VMM, takes the time of every byte that comes from the mark port and of every line of the
+//! console, and when init's first line comes it stops the VMM for a moment and asks the kernel how much memory it has.
+
+mod boot;
+mod facts;
+mod marks;
+mod memory;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use boot::{Interrupted, boot};
+pub use facts::{Surroundings, surroundings};
+pub use marks::Reported;
+
+/// What init's first line on the console contains, whatever the VMM.
+pub const INIT_LINE: &str = "FLATBOOT {";
+
+/// One boot to be observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The VMM.
+    pub program: String,
+    /// Its arguments. The guest's console must be the VMM's standard output.
+    pub args: Vec<String>,
+    /// Where the marks come from.
+    pub marks: MarksFrom,
+    /// Files to make before the clock starts.
+    pub files: Vec<StagedFile>,
+    /// A boot without init after this time has failed.
+    pub limit_ms: u64,
+}
+
+/// Where the marks come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MarksFrom {
+    /// The VMM writes flatboot's timeline to this file when the guest has powered off.
+    Timeline(PathBuf),
+    /// The VMM writes every byte of the mark port to this FIFO, which the observer makes.
+    Port(PathBuf),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// A file to make before the clock starts, in memory where the host is emulated: every VMM finds its files as fast to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedFile {
+    /// The file to make.
+    pub path: PathBuf,
+    /// What goes into it.
+    pub content: Content,
+}
+
+/// What goes into a staged file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    /// A copy of this file.
+    Copy(PathBuf),
+    /// This text.
+    Text(String),
+}
