@@ -124,7 +124,7 @@ const BUILD_SCRIPT: &str = "guest-kernel/build.sh";
 
 /// The source tree around the working directory or around this program, found at run time: a binary that was moved
 /// elsewhere knows no path of the machine that built it.
-fn source_tree() -> Option<PathBuf> {
+pub(crate) fn source_tree() -> Option<PathBuf> {
     let starts = [env::current_dir().ok(), own_directory().ok()];
     starts.into_iter().flatten().find_map(|start| {
         start.ancestors().find(|directory| directory.join(BUILD_SCRIPT).is_file()).map(Path::to_path_buf)

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use flatboot_bench::host::MemorySize;
+use flatboot_bench::sweep::{Choice, Cpus, MODES, Matrix, Memory, Mode, Request, Shape, Threads};
 use flatboot_bench::{Command, HostOptions};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
 ///
-/// Exit codes of `run` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
+/// Exit codes of `door` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
 /// the host failed, 126 if the program cannot be executed, 127 if it does not exist, 2 if this command line is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "flatboot-bench", version, max_term_width = 120)]
@@ -25,11 +26,21 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Boot Debian 12 under flatboot to its login prompt, then power it off
     Boot(BootArgs),
+    /// Sweep memory sizes, vCPUs, memmap modes and VMMs, and keep every raw sample
+    ///
+    /// Each round boots every variant once; the first round is a warm-up and does not count. Each boot has a host of its own where
+    /// the host is emulated. The file is replaced after each boot, whole; a boot that fails or hangs is recorded and the sweep
+    /// goes on. Ctrl-C stops it, --resume goes on. Exit code 0 if every boot is there, 3 if it was stopped, 2 if something that was
+    /// asked for cannot be.
+    Run(Box<SweepArgs>),
+    /// Watch one boot from outside its VMM (what `run` executes beside the VMM)
+    #[command(hide = true)]
+    Observe(ObserveArgs),
     /// Run a program on this machine if its KVM runs guests, else in the emulated KVM host
     ///
     /// `flatboot check` decides; `FLATBOOT_KVM=real`, emulated or auto (the default) overrides it. One line on standard error
     /// says which it is.
-    Run(DoorArgs),
+    Door(DoorArgs),
     /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
     Host {
         #[command(subcommand)]
@@ -66,6 +77,70 @@ pub(crate) struct BootArgs {
     /// flatboot binary [default: FLATBOOT, else the one beside this program, else the tree's build]
     #[arg(long, value_name = "FILE")]
     pub(crate) flatboot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Guest memory sizes
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "1G,4G,16G")]
+    memory: Vec<Memory>,
+    /// Numbers of vCPUs
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "2")]
+    cpus: Vec<Cpus>,
+    /// VM sizes as they are sold: vCPUs x memory, such as 2x8G,4x16G,16x64G
+    #[arg(long, value_name = "NxSIZE,…", value_delimiter = ',', conflicts_with_all = ["memory", "cpus"])]
+    shape: Vec<Shape>,
+    /// memmap modes, values of the guest kernel's `memmap_init=` [default: all]
+    #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
+    mode: Vec<&'static Mode>,
+    /// Caps on the threads that fill the memmap, for modes with threads: 1,25%,50%,100%
+    #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
+    threads: Vec<Threads>,
+    /// VMMs: flatboot, qemu (its microvm machine), firecracker=PATH, cloud-hypervisor=PATH
+    #[arg(long, value_name = "NAME[=PATH],…", value_delimiter = ',', default_value = "flatboot")]
+    vmm: Vec<Choice>,
+    /// Samples of each variant, besides the first, which is dropped
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    runs: u32,
+    /// A boot without init for so long has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    timeout: u32,
+    /// Results file
+    #[arg(long, value_name = "FILE", default_value = "results.json")]
+    out: PathBuf,
+    /// Go on with the results file of the same sweep
+    #[arg(long)]
+    resume: bool,
+    /// Guest kernel, an ELF vmlinux [default: guest-kernel/build.sh guest]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+}
+
+impl SweepArgs {
+    pub(crate) fn request(&self) -> Request {
+        let shapes = if self.shape.is_empty() { Matrix::shapes(&self.memory, &self.cpus) } else { self.shape.clone() };
+        let modes = if self.mode.is_empty() { MODES.iter().collect() } else { self.mode.clone() };
+        let vmms = self.vmm.iter().map(|choice| choice.kind).collect();
+        Request {
+            matrix: Matrix { shapes, vmms, modes, threads: self.threads.clone() },
+            vmms: self.vmm.clone(),
+            runs: self.runs,
+            timeout: Duration::from_secs(self.timeout.into()),
+            out: self.out.clone(),
+            resume: self.resume,
+            kernel: self.kernel.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ObserveArgs {
+    /// Print facts about this host instead; WORDs are programs to ask for their versions
+    #[arg(long)]
+    pub(crate) facts: bool,
+    /// The order, as JSON
+    #[arg(last = true, value_name = "WORD")]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

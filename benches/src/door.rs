@@ -55,6 +55,14 @@ impl SessionControl {
             Self::Emulated(control) => control.signal(signal),
         }
     }
+
+    /// Ends what runs on behalf of `signal`: the program on this machine is sent it, an emulated host is ended at once.
+    pub fn end(&self, signal: i32) {
+        match self {
+            Self::Direct(control) => control.signal(signal),
+            Self::Emulated(control) => control.kill_host(signal),
+        }
+    }
 }
 
 /// A program could not be run behind the door.

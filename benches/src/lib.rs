@@ -31,3 +31,15 @@ pub mod wire;
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
 pub use door::{Door, Error, Kvm, Session, SessionControl};
 pub use host::{HostOptions, HostSession};
+
+/// One line: an error and, after colons, its causes.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line = format!("{line}: {cause}");
+        source = cause.source();
+    }
+    line
+}

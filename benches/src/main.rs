@@ -4,7 +4,8 @@
 mod boot;
 mod cli;
 mod interrupts;
-mod run;
+mod programs;
+mod sweeping;
 
 use std::error::Error as StdError;
 use std::process::ExitCode;
@@ -19,9 +20,11 @@ use cli::{Cli, HostVerb, Verb};
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Boot(args) => boot::boot(&args),
-        Verb::Run(args) => run::door(&args),
-        Verb::Host { verb: HostVerb::Run(args) } => run::emulated(&args),
-        Verb::Host { verb: HostVerb::Shell(place) } => run::shell(&place),
+        Verb::Door(args) => programs::door(&args),
+        Verb::Run(args) => return sweeping::run(&args),
+        Verb::Observe(args) => return sweeping::observe(&args),
+        Verb::Host { verb: HostVerb::Run(args) } => programs::emulated(&args),
+        Verb::Host { verb: HostVerb::Shell(place) } => programs::shell(&place),
         Verb::Measure(args) => {
             return match measure::run(&args.claim, args.runs, &args.keep, &mut std::io::stdout()) {
                 Ok(true) => ExitCode::SUCCESS,
@@ -78,15 +81,8 @@ impl Failure {
     }
 }
 
-/// One line: the error and, after colons, its causes.
 fn print_chain(error: &dyn StdError) {
-    let mut line = format!("flatboot-bench: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
-    }
-    eprintln!("{line}");
+    eprintln!("flatboot-bench: {}", flatboot_bench::chain(error));
 }
 
 fn print_console(end: &ConsoleEnd) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `run`, `host run` and `host shell`.
+//! `door`, `host run` and `host shell`.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;

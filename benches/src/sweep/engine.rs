@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The sweep itself: setup, then boot after boot, each saved before the next begins.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::matrix::Matrix;
+use super::modes::Mode;
+use super::progress::{Progress, describe};
+use super::stop::Stop;
+use super::vmm::{Choice, Guest, Vmm};
+use super::{SweepError, setup};
+use crate::command::Command;
+use crate::door::{Door, Error};
+use crate::host::HostOptions;
+use crate::observe::{Order, Surroundings};
+use crate::results::{self, Boot, End, FORMAT, Facts, Results, Sweep, VERSION, Variant};
+use crate::{artifact, initramfs};
+
+/// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them.
+const CMDLINE: &str = "console=ttyS0 quiet swiotlb=noforce io_delay=none pci=off";
+/// What a host may need besides the boot: its own start, staging of files, power-off.
+const OVERHEAD: Duration = Duration::from_secs(180);
+
+/// What a user asks for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Sizes and modes; its VMMs are those of `vmms`.
+    pub matrix: Matrix,
+    /// VMMs.
+    pub vmms: Vec<Choice>,
+    /// Rounds that count.
+    pub runs: u32,
+    /// A boot without init for so long has failed.
+    pub timeout: Duration,
+    /// Results file.
+    pub out: PathBuf,
+    /// Go on with the results file.
+    pub resume: bool,
+    /// Guest kernel, an ELF vmlinux; built if none is given.
+    pub kernel: Option<PathBuf>,
+}
+
+/// How a sweep ended.
+#[derive(Debug)]
+pub enum Finished {
+    /// Every boot is in the file.
+    Complete(Results),
+    /// It was stopped; so many boots are in the file.
+    Stopped(Results),
+}
+
+/// Runs the sweep that `request` describes, or the rest of it.
+pub fn run(request: &Request, stop: &Stop) -> Result<Finished, SweepError> {
+    check(request)?;
+    let vmms = request.vmms.iter().map(setup::vmm).collect::<Result<Vec<_>, _>>()?;
+    let earlier = earlier(request)?;
+    let bench = Bench::open(request, vmms)?;
+    eprintln!("==> {}", bench.door);
+    let surroundings = bench.surroundings(stop)?;
+    fits(&request.matrix, &surroundings)?;
+    let guest = setup::guest(&bench.kernel, &bench.initramfs())?;
+    let facts = setup::facts(bench.door.kvm(), &surroundings, guest, &bench.vmms);
+    let mut results = match earlier {
+        Some(earlier) => same(&request.out, earlier, &facts)?,
+        None => {
+            Results { format: FORMAT.to_owned(), version: VERSION, sweep: sweep(request), facts, boots: Vec::new() }
+        }
+    };
+    results::save(&results, &request.out)?;
+    bench.boots(&mut results, &request.out, stop)?;
+    Ok(if results.is_complete() { Finished::Complete(results) } else { Finished::Stopped(results) })
+}
+
+/// What is wrong with the request alone.
+fn check(request: &Request) -> Result<(), SweepError> {
+    if !(1..=1000).contains(&request.runs) {
+        return Err(SweepError::Runs(request.runs));
+    }
+    if request.timeout.is_zero() {
+        return Err(SweepError::Timeout);
+    }
+    match fs::symlink_metadata(&request.out) {
+        Ok(meta) if meta.is_dir() => Err(SweepError::Directory(request.out.clone())),
+        Ok(_) if !request.resume => Err(SweepError::Exists(request.out.clone())),
+        Err(_) if request.resume => Err(SweepError::NothingToResume(request.out.clone())),
+        _ => Ok(()),
+    }
+}
+
+fn sweep(request: &Request) -> Sweep {
+    Sweep {
+        variants: request.matrix.variants(),
+        runs: request.runs,
+        timeout_ms: u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX),
+        cmdline: CMDLINE.to_owned(),
+    }
+}
+
+/// The file to go on with, if it is of this very sweep.
+fn earlier(request: &Request) -> Result<Option<Results>, SweepError> {
+    if !request.resume {
+        return Ok(None);
+    }
+    let earlier = results::load(&request.out)?;
+    let wanted = sweep(request);
+    let differs = |what: &'static str, was: String, is: String| {
+        Err(SweepError::Resume { path: request.out.clone(), what, was, is })
+    };
+    let names = |sweep: &Sweep| sweep.variants.iter().map(describe).collect::<Vec<_>>().join("; ");
+    if earlier.sweep.variants != wanted.variants {
+        return differs("the variants", names(&earlier.sweep), names(&wanted));
+    }
+    if earlier.sweep.runs != wanted.runs {
+        return differs("--runs", earlier.sweep.runs.to_string(), wanted.runs.to_string());
+    }
+    if earlier.sweep.timeout_ms != wanted.timeout_ms {
+        return differs("--timeout", seconds(earlier.sweep.timeout_ms), seconds(wanted.timeout_ms));
+    }
+    if earlier.sweep.cmdline != wanted.cmdline {
+        return differs("the kernel command line", earlier.sweep.cmdline, wanted.cmdline);
+    }
+    Ok(Some(earlier))
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{} s", Duration::from_millis(ms).as_secs_f64())
+}
+
+/// Samples of two hosts or two kernels do not go into one file.
+fn same(path: &Path, earlier: Results, now: &Facts) -> Result<Results, SweepError> {
+    let was = &earlier.facts;
+    let pairs = [
+        ("the host", format!("{:?}", was.host), format!("{:?}", now.host)),
+        ("the guest", format!("{:?}", was.guest), format!("{:?}", now.guest)),
+        ("the versions", format!("{:?}", was.versions), format!("{:?}", now.versions)),
+    ];
+    match pairs.into_iter().find(|(_, was, is)| was != is) {
+        Some((what, was, is)) => Err(SweepError::Resume { path: path.to_path_buf(), what, was, is }),
+        None => Ok(earlier),
+    }
+}
+
+/// Whether the host can address the largest guest.
+fn fits(matrix: &Matrix, host: &Surroundings) -> Result<(), SweepError> {
+    let largest = matrix.shapes.iter().map(|shape| shape.memory).max();
+    let limit = 1u64.checked_shl(host.physical_address_bits).unwrap_or(u64::MAX);
+    // Up to 4 GiB of the addresses are for devices.
+    match largest {
+        Some(memory) if memory.bytes() > limit.saturating_sub(4 << 30) => {
+            Err(SweepError::TooLarge { memory, bits: host.physical_address_bits })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What every boot needs.
+struct Bench {
+    door: Door,
+    vmms: Vec<Vmm>,
+    kernel: PathBuf,
+    host_kernel: Option<PathBuf>,
+    /// The initramfs; in an emulated host also, in memory, what is staged.
+    scratch: TempDir,
+}
+
+impl Bench {
+    fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self, SweepError> {
+        let flatboot = artifact::flatboot(None);
+        let kernel = match &request.kernel {
+            Some(kernel) => {
+                std::path::absolute(kernel).map_err(|source| SweepError::Image { path: kernel.clone(), source })?
+            }
+            None => artifact::kernel("guest").map_err(Error::from)?.join("vmlinux"),
+        };
+        let door = Door::open(flatboot.as_deref())?;
+        let host_kernel = door.host_kernel()?;
+        let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().map_err(SweepError::Scratch)?;
+        initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
+        Ok(Self { door, vmms, kernel, host_kernel, scratch })
+    }
+
+    fn initramfs(&self) -> PathBuf {
+        self.scratch.path().join("tiny.cpio")
+    }
+
+    fn surroundings(&self, stop: &Stop) -> Result<Surroundings, SweepError> {
+        let programs: Vec<_> = self.vmms.iter().map(|vmm| &*vmm.program).collect();
+        let output = self.observer(&["--facts"], &programs, Duration::from_secs(60), stop)?;
+        serde_json::from_slice(&output).map_err(|error| SweepError::Observer(error.to_string()))
+    }
+
+    /// Runs this program's observer in a fresh host and gives back what it prints.
+    fn observer(&self, options: &[&str], words: &[&str], limit: Duration, stop: &Stop) -> Result<Vec<u8>, SweepError> {
+        let options_of_host = HostOptions { kernel: self.host_kernel.clone(), ..HostOptions::default() };
+        let own = env::current_exe().map_err(SweepError::Scratch)?;
+        let command = Command::new(own).arg("observe").args(options).arg("--").args(words).timeout(limit);
+        let mut session = self.door.start(&options_of_host)?;
+        stop.guard(session.control(), Signal::TERM.as_raw());
+        let outcome = session.run(&command);
+        stop.release();
+        let outcome = outcome?;
+        match outcome.code {
+            0 => Ok(outcome.stdout),
+            code => {
+                let said = String::from_utf8_lossy(&outcome.stderr).lines().next_back().unwrap_or_default().to_owned();
+                Err(SweepError::Observer(format!("exit code {code}: {said}")))
+            }
+        }
+    }
+
+    fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<(), SweepError> {
+        let mut progress = Progress::default();
+        let done = results.boots.len();
+        let sweep = results.sweep.clone();
+        for (index, (variant, round)) in sweep.boots().enumerate().skip(done) {
+            if stop.is_asked() {
+                break;
+            }
+            progress.begin(&sweep, index as u64, variant, round);
+            let since = Instant::now();
+            let end = self.boot(&sweep, variant, stop)?;
+            if stop.is_asked() {
+                // Whatever came of it was the stop's doing.
+                break;
+            }
+            progress.end(&sweep, index as u64 + 1, (variant, round), (&end, since.elapsed()));
+            results.boots.push(Boot { variant, round, end });
+            results::save(results, out)?;
+        }
+        Progress::finish();
+        Ok(())
+    }
+
+    fn boot(&self, sweep: &Sweep, variant: usize, stop: &Stop) -> Result<End, SweepError> {
+        let order = self.order(&sweep.variants[variant], sweep)?;
+        let json = serde_json::to_string(&order).map_err(|error| SweepError::Observer(error.to_string()))?;
+        let limit = Duration::from_millis(sweep.timeout_ms) + OVERHEAD;
+        // A host that fails costs one boot and not the sweep.
+        let failed = |why: String| End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
+        Ok(match self.observer(&[], &[&json], limit, stop) {
+            Ok(output) => serde_json::from_slice(&output).unwrap_or_else(|error| failed(error.to_string())),
+            Err(error) => failed(crate::chain(&error)),
+        })
+    }
+
+    fn order(&self, variant: &Variant, sweep: &Sweep) -> Result<Order, SweepError> {
+        let unknown = || SweepError::Observer(format!("no such variant: {}", describe(variant)));
+        let vmm = self.vmms.iter().find(|vmm| vmm.kind.name() == variant.vmm).ok_or_else(unknown)?;
+        let mode = Mode::named(&variant.mode).ok_or_else(unknown)?;
+        let guest = Guest {
+            kernel: &self.kernel,
+            initramfs: &self.initramfs(),
+            cmdline: format!("{} {}", sweep.cmdline, mode.cmdline(variant.threads.as_deref())),
+            memory_bytes: variant.memory_bytes,
+            cpus: variant.cpus,
+        };
+        Ok(vmm.order(&guest, self.scratch.path(), sweep.timeout_ms))
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From lists of sizes, vCPUs, modes and VMMs to the variants of a sweep.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::modes::Mode;
+use super::vmm::Kind;
+use crate::results::Variant;
+
+/// Smallest guest, in bytes: what flatboot accepts.
+const MEMORY_MIN: u64 = 64 << 20;
+
+/// Guest memory: a whole number of MiB, at least 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Memory(u64);
+
+/// vCPUs and memory, as VMs are sold: `2x8G`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// vCPUs.
+    pub cpus: Cpus,
+    /// Memory.
+    pub memory: Memory,
+}
+
+/// vCPUs: 1 to 255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cpus(u8);
+
+/// A cap on the threads that fill the memmap: `2`, or `50%` of the vCPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Threads(String);
+
+impl Memory {
+    /// In bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?}: must be a whole number of MiB from 64M on, such as 512M, 4G or 1T");
+        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let shift = match &text[digits.len()..] {
+            "M" | "MiB" => 20,
+            "G" | "GiB" => 30,
+            "T" | "TiB" => 40,
+            _ => return Err(wrong()),
+        };
+        let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
+        let bytes = number.and_then(|number| number.checked_mul(1 << shift)).ok_or_else(wrong)?;
+        if bytes < MEMORY_MIN { Err(wrong()) } else { Ok(Self(bytes)) }
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&size(self.0))
+    }
+}
+
+/// Bytes in the largest unit that leaves a whole number: "4 GiB".
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+impl FromStr for Cpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(cpus @ 1..) => Ok(Self(cpus)),
+            _ => Err(format!("{text:?}: must be a number of vCPUs from 1 to 255")),
+        }
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (cpus, memory) =
+            text.split_once('x').ok_or_else(|| format!("{text:?}: must be vCPUs and memory, such as 2x8G"))?;
+        Ok(Self { cpus: cpus.parse()?, memory: memory.parse()? })
+    }
+}
+
+impl FromStr for Threads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, most) = text.strip_suffix('%').map_or((text, 255), |number| (number, 100));
+        match number.parse::<u32>() {
+            Ok(value) if (1..=most).contains(&value) && !number.starts_with('+') => Ok(Self(text.to_owned())),
+            _ => Err(format!("{text:?}: must be a number of threads from 1 to 255, or 1% to 100% of the vCPUs")),
+        }
+    }
+}
+
+impl FromStr for &'static Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || super::MODES.iter().map(|mode| mode.name).collect::<Vec<_>>().join(", ");
+        Mode::named(text).ok_or_else(|| format!("{text:?}: must be one of {}", names()))
+    }
+}
+
+/// What is to be combined.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    /// Sizes of VMs: memory × vCPUs, or shapes.
+    pub shapes: Vec<Shape>,
+    /// VMMs.
+    pub vmms: Vec<Kind>,
+    /// memmap modes.
+    pub modes: Vec<&'static Mode>,
+    /// Thread caps, for modes that have threads; none is no cap.
+    pub threads: Vec<Threads>,
+}
+
+impl Matrix {
+    /// Every memory size with every number of vCPUs.
+    #[must_use]
+    pub fn shapes(memory: &[Memory], cpus: &[Cpus]) -> Vec<Shape> {
+        memory.iter().flat_map(|memory| cpus.iter().map(|cpus| Shape { cpus: *cpus, memory: *memory })).collect()
+    }
+
+    /// Every combination, once.
+    #[must_use]
+    pub fn variants(&self) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for shape in &self.shapes {
+            for vmm in &self.vmms {
+                for mode in &self.modes {
+                    for threads in self.caps(mode) {
+                        let variant = Variant {
+                            vmm: vmm.name().to_owned(),
+                            mode: mode.name.to_owned(),
+                            threads,
+                            memory_bytes: shape.memory.0,
+                            cpus: shape.cpus.0,
+                        };
+                        if !variants.contains(&variant) {
+                            variants.push(variant);
+                        }
+                    }
+                }
+            }
+        }
+        variants
+    }
+
+    fn caps(&self, mode: &Mode) -> Vec<Option<String>> {
+        if self.threads.is_empty() || !mode.threads {
+            return vec![None];
+        }
+        self.threads.iter().map(|threads| Some(threads.0.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit_and_are_not_too_small() {
+        for (text, bytes) in [("64M", 64 << 20), ("4G", 4 << 30), ("1T", 1 << 40), ("512MiB", 512 << 20)] {
+            assert_eq!(text.parse::<Memory>().unwrap().bytes(), bytes, "{text}");
+        }
+        for wrong in ["", "4", "4g", "4GB", "1.5G", "-1G", "+1G", "63M", "0G", "99999999T", "G", "4 G", "４G"] {
+            assert!(wrong.parse::<Memory>().is_err(), "{wrong}");
+        }
+        assert_eq!((size(1 << 40), size(1536 << 20), size(0)), ("1 TiB".into(), "1536 MiB".into(), "0 bytes".into()));
+    }
+
+    #[test]
+    fn shapes_threads_and_modes() {
+        let shape: Shape = "2x8G".parse().unwrap();
+        assert_eq!((shape.cpus, shape.memory), (Cpus(2), Memory(8 << 30)));
+        for wrong in ["2", "x8G", "0x8G", "256x8G", "2x8", "8Gx2"] {
+            assert!(wrong.parse::<Shape>().is_err(), "{wrong}");
+        }
+        for right in ["1", "255", "1%", "100%"] {
+            assert!(right.parse::<Threads>().is_ok(), "{right}");
+        }
+        for wrong in ["0", "256", "0%", "101%", "%", "", "+1", "1 %"] {
+            assert!(wrong.parse::<Threads>().is_err(), "{wrong}");
+        }
+        assert!("serial".parse::<&'static Mode>().is_ok() && "Serial".parse::<&'static Mode>().is_err());
+    }
+
+    #[test]
+    fn every_combination_occurs_once() {
+        let sizes: Vec<Memory> = ["1G", "4G", "1024M"].map(|text| text.parse().unwrap()).to_vec();
+        let matrix = Matrix {
+            shapes: Matrix::shapes(&sizes, &[Cpus(1), Cpus(2)]),
+            vmms: vec![Kind::Flatboot, Kind::Qemu],
+            modes: super::super::MODES.iter().collect(),
+            threads: vec![Threads("1".into()), Threads("50%".into())],
+        };
+        let variants = matrix.variants();
+        // Two sizes (1 GiB twice), two numbers of vCPUs, two VMMs, and serial, parallel on one thread and on half of them.
+        assert_eq!(variants.len(), 2 * 2 * 2 * 3);
+        assert!(variants.iter().all(|variant| (variant.mode == "serial") == variant.threads.is_none()));
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a sweep needs before its first boot: programs, images, facts.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, fs};
+
+use object::Object;
+use sha2::{Digest, Sha256};
+
+use super::SweepError;
+use super::vmm::{Choice, Kind, Vmm};
+use crate::artifact;
+use crate::door::Kvm;
+use crate::observe::{Surroundings, surroundings};
+use crate::results::{Facts, GuestFacts, HostFacts};
+
+/// Finds the binary of `choice`: the named one, flatboot where it is built, QEMU in PATH.
+pub(super) fn vmm(choice: &Choice) -> Result<Vmm, SweepError> {
+    let path = match (&choice.path, choice.kind) {
+        (Some(path), _) => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+        (None, Kind::Flatboot) => artifact::flatboot(None).ok_or(crate::door::Error::NoFlatboot)?,
+        (None, Kind::Qemu) => in_path("qemu-system-x86_64").ok_or(SweepError::NoQemu)?,
+        (None, kind) => return Err(SweepError::Vmm { kind, path: PathBuf::new(), why: "name its binary".to_owned() }),
+    };
+    let wrong = |why: String| SweepError::Vmm { kind: choice.kind, path: path.clone(), why };
+    let meta = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?;
+    if !meta.is_file() {
+        return Err(wrong("not a file".to_owned()));
+    }
+    if meta.permissions().mode() & 0o111 == 0 {
+        return Err(wrong("not executable".to_owned()));
+    }
+    let program = path.to_str().ok_or_else(|| wrong("not UTF-8".to_owned()))?.to_owned();
+    Ok(Vmm { kind: choice.kind, program })
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// Facts about the images.
+pub(super) fn guest(kernel: &Path, initramfs: &Path) -> Result<GuestFacts, SweepError> {
+    let image = read(kernel)?;
+    let elf = object::File::parse(&*image);
+    let build_id = elf.ok().and_then(|elf| Some(hex(elf.build_id().ok()??)));
+    let config = kernel.with_file_name("config");
+    Ok(GuestFacts {
+        kernel: kernel.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned(),
+        build_id,
+        config_sha256: fs::read(config).ok().map(|bytes| sha256(&bytes)),
+        initramfs_sha256: sha256(&read(initramfs)?),
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SweepError> {
+    fs::read(path).map_err(|source| SweepError::Image { path: path.to_path_buf(), source })
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// All facts of a sweep that begins now.
+pub(super) fn facts(kvm: Kvm, host: &Surroundings, guest: GuestFacts, vmms: &[Vmm]) -> Facts {
+    let mut versions: BTreeMap<_, _> = vmms
+        .iter()
+        .filter_map(|vmm| Some((vmm.kind.name().to_owned(), host.versions.get(&vmm.program)?.clone())))
+        .collect();
+    versions.insert("flatboot-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    Facts {
+        host: HostFacts {
+            kvm: match kvm {
+                Kvm::Real => "real".to_owned(),
+                Kvm::Emulated => "emulated".to_owned(),
+            },
+            cpu_model: host.cpu_model.clone(),
+            machine_cpu_model: (kvm == Kvm::Emulated).then(|| surroundings(&[]).cpu_model),
+            cpus: host.cpus,
+            memory_bytes: host.memory_bytes,
+            kernel: host.kernel.clone(),
+            thp: host.thp.clone(),
+        },
+        guest,
+        versions,
+        revision: revision(),
+        began_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
+    }
+}
+
+/// What git calls the source tree around this program or the working directory.
+fn revision() -> Option<String> {
+    let tree = artifact::source_tree()?;
+    let output = Command::new("git").arg("-C").arg(tree).args(["describe", "--always", "--dirty"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_that_everyone_computes() {
+        // FIPS 180-2, appendix B.1.
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(b"abc"), abc);
+    }
+
+    #[test]
+    fn a_vmm_that_is_not_a_program_is_refused() {
+        let plain = tempfile::NamedTempFile::new().unwrap();
+        let choose = |path: &Path| vmm(&Choice { kind: Kind::Qemu, path: Some(path.to_path_buf()) });
+        for (path, why) in
+            [(plain.path(), "not executable"), (Path::new("/"), "not a file"), (Path::new("/nowhere"), "No such file")]
+        {
+            let error = choose(path).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains(&path.display().to_string()), "{error}");
+        }
+        assert_eq!(choose(Path::new("/bin/sh")).unwrap().program, "/bin/sh");
+    }
+}

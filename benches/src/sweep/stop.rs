@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Stopping a sweep from another thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::door::SessionControl;
+
+/// Asked for once, a stop ends the boot in flight and keeps the sweep from beginning another.
+#[derive(Debug, Default)]
+pub struct Stop {
+    asked: AtomicBool,
+    session: Mutex<Option<SessionControl>>,
+}
+
+impl Stop {
+    /// Asks for it, on behalf of `signal`.
+    pub fn ask(&self, signal: i32) {
+        self.asked.store(true, Ordering::SeqCst);
+        if let Some(session) = &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
+            session.end(signal);
+        }
+    }
+
+    /// Whether it was asked for.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// From here on `session` is what a stop ends; one that came before ends it at once.
+    pub(super) fn guard(&self, session: SessionControl, signal: i32) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+        if self.is_asked() {
+            self.ask(signal);
+        }
+    }
+
+    /// The session is over.
+    pub(super) fn release(&self) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The VMMs that are compared: one adapter each, which turns a guest into the VMM's own command line.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde_json::json;
+
+use crate::observe::{Content, MarksFrom, Order, StagedFile};
+
+/// A kind of VMM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// flatboot.
+    Flatboot,
+    /// QEMU's microvm machine.
+    Qemu,
+    /// Firecracker.
+    Firecracker,
+    /// Cloud Hypervisor.
+    CloudHypervisor,
+}
+
+impl Kind {
+    /// All kinds, in the order in which help lists them.
+    pub const ALL: [Self; 4] = [Self::Flatboot, Self::Qemu, Self::Firecracker, Self::CloudHypervisor];
+
+    /// Its name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flatboot => "flatboot",
+            Self::Qemu => "qemu",
+            Self::Firecracker => "firecracker",
+            Self::CloudHypervisor => "cloud-hypervisor",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A value of `--vmm`: a kind, and its binary where one was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The kind.
+    pub kind: Kind,
+    /// The binary that the user named.
+    pub path: Option<PathBuf>,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, path) = match text.split_once('=') {
+            Some((name, path)) => (name, Some(path)),
+            None => (text, None),
+        };
+        let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else {
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            return Err(format!("{name:?}: must be one of {names}, or NAME=PATH"));
+        };
+        match (kind, path) {
+            (_, Some("")) => Err(format!("{text:?}: the path is empty")),
+            (Kind::Firecracker | Kind::CloudHypervisor, None) => Err(format!("{name}: name its binary: {name}=PATH")),
+            _ => Ok(Self { kind, path: path.map(PathBuf::from) }),
+        }
+    }
+}
+
+/// A VMM's binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vmm {
+    /// What it is.
+    pub kind: Kind,
+    /// Its path, the same behind the door.
+    pub program: String,
+}
+
+/// What a VMM is to boot: the same for all but the command line's mode.
+#[derive(Debug, Clone)]
+pub struct Guest<'a> {
+    /// Kernel image, an ELF vmlinux with a PVH note.
+    pub kernel: &'a Path,
+    /// Initramfs.
+    pub initramfs: &'a Path,
+    /// Whole kernel command line.
+    pub cmdline: String,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// vCPUs.
+    pub cpus: u8,
+}
+
+/// Paths of the files that an adapter stages, all in one directory.
+struct Staged<'a> {
+    directory: &'a Path,
+}
+
+impl Staged<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+impl Vmm {
+    /// What the observer has to do to boot `guest`; files go to `directory`, which has to be there.
+    #[must_use]
+    pub fn order(&self, guest: &Guest<'_>, directory: &Path, limit_ms: u64) -> Order {
+        let staged = Staged { directory };
+        let copy =
+            |name: &str, from: &Path| StagedFile { path: staged.path(name), content: Content::Copy(from.into()) };
+        let mut files = vec![copy("vmlinux", guest.kernel), copy("initramfs", guest.initramfs)];
+        let (args, marks) = match self.kind {
+            Kind::Flatboot => (flatboot(guest, &staged), MarksFrom::Timeline(staged.path("timeline"))),
+            Kind::Qemu => (qemu(guest, &staged), MarksFrom::Port(staged.path("marks"))),
+            Kind::CloudHypervisor => (cloud_hypervisor(guest, &staged), MarksFrom::Nowhere),
+            Kind::Firecracker => {
+                let content = Content::Text(firecracker(guest, &staged));
+                files.push(StagedFile { path: staged.path("vm.json"), content });
+                (words(&["--no-api", "--config-file", &staged.text("vm.json")]), MarksFrom::Nowhere)
+            }
+        };
+        Order { program: self.program.clone(), args, marks, files, limit_ms }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+    let (cpus, memory) = (format!("boot={}", guest.cpus), format!("size={}M", guest.memory_bytes >> 20));
+    words(&[
+        "run",
+        "--cpus",
+        &cpus,
+        "--memory",
+        &memory,
+        "--kernel",
+        &staged.text("vmlinux"),
+        "--initramfs",
+        &staged.text("initramfs"),
+        "--cmdline",
+        &guest.cmdline,
+        "--timeline",
+        &staged.text("timeline"),
+    ])
+}
+
+/// The fastest microvm that QEMU's documentation (docs/system/i386/microvm.rst) describes, and the mark port. The memory is
+/// not reserved, as no other VMM's is.
+fn qemu(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+    let object = format!("memory-backend-ram,id=ram,reserve=off,size={}M", guest.memory_bytes >> 20);
+    let marks = format!("file,id=marks,path={}", staged.text("marks").replace(',', ",,"));
+    let (memory, cpus) = (format!("{}M", guest.memory_bytes >> 20), guest.cpus.to_string());
+    words(&[
+        "-M",
+        "microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=off,memory-backend=ram",
+        "-object",
+        &object,
+        "-m",
+        &memory,
+        "-cpu",
+        "host",
+        "-smp",
+        &cpus,
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-kernel",
+        &staged.text("vmlinux"),
+        "-initrd",
+        &staged.text("initramfs"),
+        "-append",
+        &guest.cmdline,
+        "-chardev",
+        "stdio,id=console,signal=off",
+        "-serial",
+        "chardev:console",
+        "-chardev",
+        &marks,
+        "-device",
+        "isa-debugcon,iobase=0x80,chardev=marks",
+    ])
+}
+
+fn cloud_hypervisor(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+    let (cpus, memory) = (format!("boot={}", guest.cpus), format!("size={}M", guest.memory_bytes >> 20));
+    words(&[
+        "--cpus",
+        &cpus,
+        "--memory",
+        &memory,
+        "--kernel",
+        &staged.text("vmlinux"),
+        "--initramfs",
+        &staged.text("initramfs"),
+        "--cmdline",
+        &guest.cmdline,
+        "--serial",
+        "tty",
+        "--console",
+        "off",
+    ])
+}
+
+/// Its configuration file (docs/getting-started.md); its serial console is standard output.
+fn firecracker(guest: &Guest<'_>, staged: &Staged<'_>) -> String {
+    let configuration = json!({
+        "boot-source": {
+            "kernel_image_path": staged.text("vmlinux"),
+            "initrd_path": staged.text("initramfs"),
+            "boot_args": guest.cmdline,
+        },
+        "machine-config": { "vcpu_count": guest.cpus, "mem_size_mib": guest.memory_bytes >> 20 },
+        "drives": [],
+    });
+    configuration.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest() -> Guest<'static> {
+        Guest {
+            kernel: Path::new("/k"),
+            initramfs: Path::new("/i"),
+            cmdline: "a b=\"c d\"".to_owned(),
+            memory_bytes: 4 << 30,
+            cpus: 3,
+        }
+    }
+
+    fn order(kind: Kind) -> Order {
+        Vmm { kind, program: "/vmm".to_owned() }.order(&guest(), Path::new("/d,e"), 9)
+    }
+
+    fn follows(order: &Order, option: &str, value: &str) -> bool {
+        order.args.windows(2).any(|pair| pair[0] == option && pair[1] == value)
+    }
+
+    #[test]
+    fn every_vmm_gets_the_same_guest() {
+        for kind in Kind::ALL {
+            let order = order(kind);
+            let copies: Vec<_> = order.files.iter().map(|file| &file.content).take(2).collect();
+            assert_eq!(copies, [&Content::Copy("/k".into()), &Content::Copy("/i".into())], "{kind}");
+            let everything = format!("{:?}{:?}", order.args, order.files);
+            for part in ["/d,e/vmlinux", "/d,e/initramfs", "4096", "3", "a b=", "c d"] {
+                assert!(everything.contains(part), "{kind}: {part} in {everything}");
+            }
+            assert_eq!((order.program.as_str(), order.limit_ms), ("/vmm", 9));
+        }
+    }
+
+    #[test]
+    fn each_has_its_own_words() {
+        let flatboot = order(Kind::Flatboot);
+        assert!(follows(&flatboot, "--memory", "size=4096M") && follows(&flatboot, "--timeline", "/d,e/timeline"));
+        assert_eq!(flatboot.marks, MarksFrom::Timeline("/d,e/timeline".into()));
+        let qemu = order(Kind::Qemu);
+        assert!(
+            follows(&qemu, "-append", "a b=\"c d\"") && follows(&qemu, "-smp", "3") && follows(&qemu, "-m", "4096M")
+        );
+        assert!(follows(&qemu, "-chardev", "file,id=marks,path=/d,,e/marks"), "{:?}", qemu.args);
+        let Content::Text(text) = &order(Kind::Firecracker).files[2].content else { panic!("no configuration") };
+        let configuration: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(configuration["machine-config"]["mem_size_mib"], 4096);
+        assert_eq!(configuration["boot-source"]["boot_args"], "a b=\"c d\"");
+    }
+
+    #[test]
+    fn choices_are_names_and_paths() {
+        assert_eq!("qemu".parse(), Ok(Choice { kind: Kind::Qemu, path: None }));
+        let named = Choice { kind: Kind::CloudHypervisor, path: Some("/ch".into()) };
+        assert_eq!("cloud-hypervisor=/ch".parse(), Ok(named));
+        for wrong in ["", "Qemu", "qemu=", "firecracker", "crosvm=/x"] {
+            assert!(wrong.parse::<Choice>().is_err(), "{wrong}");
+        }
+    }
+}
