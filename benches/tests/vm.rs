@@ -8,6 +8,7 @@ mod vm {
     pub(crate) mod endings;
     pub(crate) mod handoff;
     pub(crate) mod lab;
+    pub(crate) mod sweep;
 }
 
 use std::process::ExitCode;
@@ -23,8 +24,15 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Guests share one host; each alone gets all of it.
     arguments.test_threads = Some(1);
-    let tests: Vec<(&'static str, Body)> =
-        [vm::boots::TESTS, vm::endings::TESTS, vm::devices::TESTS, vm::handoff::TESTS, vm::debian::TESTS].concat();
+    let tests: Vec<(&'static str, Body)> = [
+        vm::boots::TESTS,
+        vm::endings::TESTS,
+        vm::devices::TESTS,
+        vm::handoff::TESTS,
+        vm::debian::TESTS,
+        vm::sweep::TESTS,
+    ]
+    .concat();
     let mut trials: Vec<_> =
         tests.into_iter().map(|(name, body)| Trial::test(name, move || body(Lab::get()?))).collect();
     trials.extend(vm::handoff::corrupted().map(|(name, table)| {

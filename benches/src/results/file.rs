@@ -105,10 +105,20 @@ fn read<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, Resul
     })
 }
 
+/// Whether a file can be made where `path` is to be.
+pub fn can_save(path: &Path) -> Result<(), ResultsError> {
+    let made = tempfile::tempfile_in(directory_of(path));
+    made.map(drop).map_err(|source| ResultsError::Write { path: path.to_path_buf(), source })
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Writes `path` whole or not at all: a power cut leaves the old file or the new one.
 pub fn save(results: &Results, path: &Path) -> Result<(), ResultsError> {
     let failed = |source| ResultsError::Write { path: path.to_path_buf(), source };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     let mut file = tempfile::Builder::new().prefix(".results").tempfile_in(directory).map_err(failed)?;
     let mut out = io::BufWriter::new(file.as_file_mut());
     serde_json::to_writer_pretty(&mut out, results).map_err(|error| failed(error.into()))?;

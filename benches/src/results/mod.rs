@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use file::{ResultsError, load, save};
+pub use file::{ResultsError, can_save, load, save};
 pub use groups::{Group, groups};
 
 /// What [`Results::format`] says.

@@ -89,7 +89,9 @@ fn check(request: &Request) -> Result<(), SweepError> {
         Ok(_) if !request.resume => Err(SweepError::Exists(request.out.clone())),
         Err(_) if request.resume => Err(SweepError::NothingToResume(request.out.clone())),
         _ => Ok(()),
-    }
+    }?;
+    // Now, and not after minutes of builds and boots.
+    results::can_save(&request.out).map_err(SweepError::from)
 }
 
 fn sweep(request: &Request) -> Sweep {

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sweeps of a fake VMM on this machine: everything but the guests is real.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use flatboot_bench::results::{self, End, Results};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A directory with a fake VMM and a kernel that nobody reads.
+struct Lab {
+    directory: TempDir,
+}
+
+/// What every fake does first: it takes the part of QEMU, whose mark port is a FIFO that its last -chardev names, and
+/// answers to --version.
+const PROLOGUE: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo "fake 1.0"; exit 0; }
+for word; do case $word in file,id=marks,path=*) marks=${word#file,id=marks,path=};; memmap*|*memmap_init=*) cmdline=$word;; esac; done
+"#;
+/// A boot that reaches init.
+const INIT: &str = r#"printf '\100\101' > "$marks"; echo 'FLATBOOT {"check":"start"}'; exec sleep 1000"#;
+
+impl Lab {
+    fn new(script: &str) -> Self {
+        let lab = Self { directory: tempfile::tempdir().unwrap() };
+        fs::write(lab.path("vmlinux"), "not read by a fake").unwrap();
+        lab.fake("vmm", script);
+        lab
+    }
+
+    fn fake(&self, name: &str, script: &str) {
+        fs::write(self.path(name), format!("{PROLOGUE}{script}\n")).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flatboot-bench"));
+        command.env("FLATBOOT_KVM", "real").current_dir(self.directory.path()).stdin(Stdio::null());
+        command.arg("run");
+        for [option, value] in [["--kernel", "vmlinux"], ["--out", "r.json"]] {
+            if !args.contains(&option) {
+                command.args([option, value]);
+            }
+        }
+        command.args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn results(&self) -> Results {
+        results::load(&self.path("r.json")).unwrap()
+    }
+
+    /// All that lies in the directory.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.directory.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails with one line that has all `words`, exit code 2, and leaves the directory as it was.
+fn refuses(lab: &Lab, args: &[&str], words: &[&str]) {
+    let before = lab.names();
+    let output = lab.run(args);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    let errors: Vec<_> =
+        text.lines().filter(|line| line.contains("error") || line.starts_with("flatboot-bench: ")).collect();
+    assert_eq!(errors.len(), 1, "{args:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "{args:?}: {word} is not in {text}");
+    }
+    assert_eq!(lab.names(), before, "{args:?}");
+}
+
+#[test]
+fn rounds_are_interleaved_and_every_boot_is_kept() {
+    let lab = Lab::new(INIT);
+    let output = lab.run(&["--vmm", "qemu=vmm", "--memory", "1G,2G", "--mode", "serial,parallel", "--runs", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let results = lab.results();
+    assert!(results.is_complete() && results.sweep.variants.len() == 4);
+    let order: Vec<_> = results.boots.iter().map(|boot| (boot.round, boot.variant)).collect();
+    let expected: Vec<_> = (0..3).flat_map(|round| (0..4).map(move |variant| (round, variant))).collect();
+    assert_eq!(order, expected);
+    for boot in &results.boots {
+        let End::Init(sample) = &boot.end else { panic!("{boot:?}") };
+        assert!(sample.by_mark && sample.init_ns > 0 && sample.host_memory_bytes > 0, "{sample:?}");
+        assert_eq!(
+            sample.marks.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(),
+            ["kernel-entry", "init-exec"]
+        );
+    }
+    assert_eq!(results.facts.versions["qemu"], "fake 1.0");
+    assert_eq!(lab.names(), ["r.json", "vmlinux", "vmm"]);
+}
+
+#[test]
+fn the_mode_and_its_threads_reach_the_kernel() {
+    let lab = Lab::new(&format!("echo \"$cmdline\" >> cmdlines; {INIT}"));
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial,parallel", "--threads", "50%", "--runs", "1"];
+    assert!(lab.run(&args).status.success());
+    let cmdlines = fs::read_to_string(lab.path("cmdlines")).unwrap();
+    let ends: Vec<_> = cmdlines.lines().map(|line| line.split_once("pci=off ").unwrap().1).collect();
+    assert_eq!(ends[..2], ["memmap_init=serial", "memmap_init=parallel memmap_init_threads=50%"]);
+}
+
+#[test]
+fn failed_and_hung_boots_are_results() {
+    let lab = Lab::new(INIT);
+    lab.fake("dies", "echo 'Kernel panic - not syncing'; echo no such device >&2; exit 7");
+    lab.fake("hangs", "echo booting; exec sleep 1000");
+    let vmms = "qemu=vmm,firecracker=dies,cloud-hypervisor=hangs";
+    let output = lab.run(&["--vmm", vmms, "--memory", "1G", "--mode", "serial", "--runs", "1", "--timeout", "1"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let results = lab.results();
+    let why = |index: usize| match &results.boots[index].end {
+        End::Failed { why, console } => (why.clone(), console.join("|")),
+        End::Init(sample) => panic!("{sample:?}"),
+    };
+    assert!(matches!(results.boots[3].end, End::Init(_)));
+    assert!(why(4).0.contains("exit status: 7") && why(4).0.contains("no such device"), "{:?}", why(4));
+    assert_eq!(why(4).1, "Kernel panic - not syncing");
+    assert!(why(5).0.starts_with("no init within 1 s"), "{:?}", why(5));
+    assert!(stderr(&output).contains("FAILED"), "{}", stderr(&output));
+}
+
+/// Waits until `ready`; a test that hangs is ended by its runner.
+fn wait_for(ready: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !ready() {
+        assert!(since.elapsed() < Duration::from_secs(120), "it never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_stopped_sweep_is_resumed_where_it_was() {
+    // The third boot hangs until it is told not to.
+    let script = format!("echo x >> count; [ $(wc -l < count) = 3 ] && {{ echo $$ > pid; exec sleep 1000; }}; {INIT}");
+    let lab = Lab::new(&script);
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G,2G", "--mode", "serial", "--runs", "1"];
+    let mut sweep = lab.command(&args).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(|| fs::read_to_string(lab.path("pid")).is_ok_and(|pid| pid.ends_with('\n')));
+    kill_process(Pid::from_raw(i32::try_from(sweep.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+    assert_eq!(sweep.wait().unwrap().code(), Some(3));
+    let pid = fs::read_to_string(lab.path("pid")).unwrap();
+    wait_for(|| !Path::new("/proc").join(pid.trim()).exists());
+    let stopped = lab.results();
+    assert_eq!(stopped.boots.len(), 2, "the boot in flight is lost, and no other");
+
+    refuses(&lab, &args, &["r.json", "exists", "--resume"]);
+    let other = ["--vmm", "qemu=vmm", "--memory", "1G,2G", "--mode", "serial", "--runs", "2", "--resume"];
+    refuses(&lab, &other, &["--runs", "1 in the file, 2 now"]);
+    let output = lab.run(&[&args[..], &["--resume"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let resumed = lab.results();
+    assert!(resumed.is_complete() && resumed.boots[..2] == stopped.boots[..]);
+    // Of a complete sweep nothing is left to do.
+    assert!(lab.run(&[&args[..], &["--resume"]].concat()).status.success());
+    assert_eq!(lab.results(), resumed);
+
+    fs::write(lab.path("vmlinux"), "another kernel").unwrap();
+    fs::write(lab.path("config"), "CONFIG_X=y").unwrap();
+    refuses(&lab, &[&args[..], &["--resume"]].concat(), &["r.json", "the guest"]);
+}
+
+#[test]
+fn a_killed_sweep_loses_only_the_boot_in_flight() {
+    let lab =
+        Lab::new(&format!("echo x >> count; [ $(wc -l < count) = 4 ] && {{ echo $$ > pid; exec sleep 5; }}; {INIT}"));
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial", "--runs", "4"];
+    let mut sweep = lab.command(&args).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(|| lab.path("pid").exists());
+    sweep.kill().unwrap();
+    sweep.wait().unwrap();
+    assert_eq!(lab.results().boots.len(), 3);
+    assert!(lab.run(&[&args[..], &["--resume"]].concat()).status.success());
+    assert!(lab.results().is_complete());
+}
+
+#[test]
+fn wrong_requests_write_nothing() {
+    let lab = Lab::new(INIT);
+    fs::write(lab.path("plain"), "").unwrap();
+    let qemu = ["--vmm", "qemu=vmm"];
+    let with = |more: &[&'static str]| [&qemu[..], more].concat();
+    refuses(&lab, &with(&["--runs", "0"]), &["--runs 0", "1 to 1000"]);
+    refuses(&lab, &with(&["--timeout", "0"]), &["--timeout 0"]);
+    refuses(&lab, &with(&["--resume"]), &["r.json", "not there"]);
+    refuses(&lab, &with(&["--mode", "quick"]), &["quick", "serial, parallel"]);
+    refuses(&lab, &with(&["--memory", "1GB"]), &["1GB", "512M"]);
+    refuses(&lab, &with(&["--memory", ""]), &["--memory"]);
+    refuses(&lab, &with(&["--cpus", "256"]), &["256", "1 to 255"]);
+    refuses(&lab, &with(&["--threads", "101%"]), &["101%"]);
+    refuses(&lab, &with(&["--shape", "2x1G", "--memory", "1G"]), &["--shape"]);
+    refuses(&lab, &with(&["--memory", "1048576T"]), &["1048576 TiB", "physical addresses"]);
+    refuses(&lab, &with(&["--kernel", "nowhere"]), &["nowhere"]);
+    refuses(&lab, &["--vmm", "crosvm"], &["crosvm", "flatboot, qemu"]);
+    refuses(&lab, &["--vmm", "firecracker"], &["firecracker=PATH"]);
+    refuses(&lab, &["--vmm", "qemu=nowhere"], &["nowhere", "No such file"]);
+    refuses(&lab, &["--vmm", "qemu=plain"], &["plain", "not executable"]);
+    refuses(&lab, &["--vmm", "qemu=."], &["not a file"]);
+    refuses(&lab, &with(&["--out", "/nonexistent/r.json"]), &["/nonexistent/r.json"]);
+    refuses(&lab, &with(&["--out", "."]), &["directory"]);
+    // A file that is not of a sweep stays as it is.
+    refuses(&lab, &with(&["--out", "plain"]), &["plain", "exists"]);
+    refuses(&lab, &with(&["--out", "plain", "--resume"]), &["plain"]);
+    assert_eq!(fs::read(lab.path("plain")).unwrap(), b"");
+}
