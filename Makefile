@@ -15,12 +15,23 @@ BENCH  := $(BIN)/flatboot-bench
 DENY   := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
 DENY_VERSION := 0.20.2
 
-.PHONY: help boot test check unit vm build kernel shell measure clean toolchain deny
+RESULTS := target/bench/results.json
+REPORT  := target/bench/report.html
+comma   := ,
+# Earlier results are set aside under the time of their last boot, never overwritten.
+define sweep
+benches/packages.sh kernel && mkdir -p target/bench && \
+if [ -e $(RESULTS) ]; then mv -v $(RESULTS) "target/bench/results-$$(date -r $(RESULTS) +%Y%m%d-%H%M%S).json"; fi && \
+$(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) report $(RESULTS) -o $(REPORT) && \
+echo "==> $(RESULTS) and $(REPORT)"
+endef
+
+.PHONY: help boot test check unit vm build kernel shell bench bench-quick measure clean toolchain deny
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
 	@echo
 	@echo 'Missing Debian packages are installed by name; builds are cached in $(CACHE).'
 	@echo 'Where /dev/kvm cannot run ordinary guests, VMs run in an emulated KVM host; FLATBOOT_KVM=real|emulated overrides.'
@@ -58,6 +69,12 @@ kernel: ## the patched guest kernel: vmlinux and bzImage
 shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
+
+bench: build ## sweep sizes, modes and VMMs (15 min): target/bench/results.json and report.html
+	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --vmm flatboot$(comma)qemu --runs 5)
+
+bench-quick: build ## the same, smaller (3 min)
+	@$(call sweep,--memory 1G$(comma)16G --vmm flatboot --runs 3)
 
 measure: build ## the numbers of docs/SPECIFICATION.md, each checked against its bound
 	@benches/packages.sh kernel
