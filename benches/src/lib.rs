@@ -22,6 +22,7 @@ pub mod guest;
 pub mod host;
 pub mod initramfs;
 pub mod measure;
+pub mod report;
 pub mod results;
 pub mod stats;
 pub mod sweep;
