@@ -3,11 +3,12 @@
 
 const UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Bytes as a size of memory: `1 GiB`, `1.5 GiB`, `38.2 MiB`; at most one decimal.
+/// Bytes as a size of memory, in at most three digits: `1 GiB`, `1.5 GiB`, `38.2 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     let (unit, size) = UNITS.into_iter().find(|(_, size)| bytes >= *size).unwrap_or(("B", 1));
-    let value = format!("{:.1}", float(bytes) / float(size));
-    format!("{} {unit}", value.strip_suffix(".0").unwrap_or(&value))
+    let value = digits(float(bytes) / float(size));
+    let value = if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { &value };
+    format!("{value} {unit}")
 }
 
 /// Nanoseconds in three digits: `7.21 s`, `812 ms`, `45.1 µs`.
@@ -37,6 +38,17 @@ pub(super) fn times(ratio: f64) -> String {
 /// `1 boot`, `2 boots`.
 pub(super) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The same text, whose numbers stay on a line with their units.
+pub(super) fn unbroken(text: &str) -> String {
+    let mut before = ' ';
+    let keep = |character| {
+        let after_digit = before.is_ascii_digit();
+        before = character;
+        if character == ' ' && after_digit { '\u{a0}' } else { character }
+    };
+    text.chars().map(keep).collect()
 }
 
 /// UTC, to the minute: `2025-03-01 14:05 UTC`.
@@ -78,8 +90,8 @@ mod tests {
 
     #[test]
     fn sizes_have_the_largest_unit_that_fits() {
-        let sizes = [0, 512, 1 << 30, 3 << 29, 40_055_603, 1 << 41].map(bytes);
-        assert_eq!(sizes, ["0 B", "512 B", "1 GiB", "1.5 GiB", "38.2 MiB", "2 TiB"]);
+        let sizes = [0, 512, 100 << 10, 1 << 30, 3 << 29, 40_055_603, 1_234_567_890, 1 << 41].map(bytes);
+        assert_eq!(sizes, ["0 B", "512 B", "100 KiB", "1 GiB", "1.5 GiB", "38.2 MiB", "1.15 GiB", "2 TiB"]);
     }
 
     #[test]
@@ -87,6 +99,11 @@ mod tests {
         let times = [0, 45_123, 999_499, 999_500, 12_345_678, 999_499_999, 999_500_000, 63_210_000_000].map(duration);
         assert_eq!(times, ["0.00 µs", "45.1 µs", "999 µs", "1.00 ms", "12.3 ms", "999 ms", "1.00 s", "63.2 s"]);
         assert_eq!(milliseconds(812_345_999), "812.345");
+    }
+
+    #[test]
+    fn numbers_stay_with_their_units() {
+        assert_eq!(unbroken("in 2.68 s, then x"), "in 2.68\u{a0}s, then x");
     }
 
     #[test]

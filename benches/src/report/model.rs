@@ -50,14 +50,11 @@ pub(super) struct Point<'a> {
 
 /// Names the files: by file name, or by the path as given where two have the same.
 pub(super) fn sources(files: Vec<(PathBuf, Results)>) -> Vec<Source> {
-    let names: Vec<_> = files.iter().map(|(path, _)| path.file_name().map(std::ffi::OsStr::to_os_string)).collect();
-    let unique = |name| names.iter().filter(|other| *other == name).count() == 1;
-    let name = |index: usize, path: &PathBuf| match &names[index] {
-        Some(name) if unique(&names[index]) => name.to_string_lossy().into_owned(),
-        _ => path.display().to_string(),
-    };
-    let named: Vec<_> = files.iter().enumerate().map(|(index, (path, _))| name(index, path)).collect();
-    named.into_iter().zip(files).map(|(name, (_, results))| Source { name, results }).collect()
+    let last = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let all: Vec<_> = files.iter().map(|(path, _)| last(path)).collect();
+    let is_unique = |name: &str| all.iter().flatten().filter(|other| *other == name).count() == 1;
+    let name = |path: &PathBuf| last(path).filter(|name| is_unique(name)).unwrap_or_else(|| path.display().to_string());
+    files.into_iter().map(|(path, results)| Source { name: name(&path), results }).collect()
 }
 
 /// One section for each host, in the files' order.

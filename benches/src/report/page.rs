@@ -7,7 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
 use super::chart::{self, DrawError, Words};
-use super::format::{bytes, count};
+use super::format::{bytes, count, unbroken};
 use super::headline::{Headline, headline};
 use super::model::Section;
 use super::output::HEAD;
@@ -42,12 +42,13 @@ pub(super) fn page(sections: &[Section<'_>]) -> Result<String, DrawError> {
             body {
                 header {
                     p.kicker { "Time to /sbin/init" }
-                    h1 { (headline.main) }
-                    @if !headline.others.is_empty() { p.others { (headline.others.join(" · ")) } }
+                    h1 { (unbroken(&headline.main)) }
+                    @if !headline.others.is_empty() { p.others { (unbroken(&headline.others.join(" · "))) } }
                     @for section in sections { (method(section)) }
                     @if several { p.warning role="note" {
                         strong { "The files come from different hosts." }
-                        " Their times cannot be compared: each host has charts of its own, and the sentence above is about the first."
+                        " Their times cannot be compared: each host has charts of its own, and the sentence above is about "
+                        "the first."
                     } }
                 }
                 main {
@@ -80,8 +81,8 @@ fn method(section: &Section<'_>) -> Markup {
         @let results = &source.results;
         @let host = &results.facts.host;
         p.method {
-            @if section.sources.len() > 1 { strong { (source.name) ": " } }
-            "medians of " (count(results.sweep.runs as usize, "boot")) " of each variant, interleaved in one run on "
+            @if section.sources.len() > 1 { strong { (source.name) ". " } }
+            "Medians of " (count(results.sweep.runs as usize, "boot")) " of each variant, interleaved in one run on "
             @if host.kvm == "real" { "real KVM" } @else { (host.kvm) " KVM" }
             " (" (host.cpu_model) ", " (count(host.cpus as usize, "processor")) ", " (bytes(host.memory_bytes)) "). "
             "Compare times with each other: they are not those of another machine."
@@ -112,7 +113,10 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup, DrawError> {
         }))
         @if let Some(failures) = failures { (part("Failed boots", &failures)) }
         (part("Raw samples", &html! {
-            p { "Every boot that counts. Press a heading to sort by it, again for the other way round." }
+            p {
+                "Every boot that counts, in milliseconds since the VMM's exec: to init, to its first line on the console, "
+                "and until the guest began to run. Press a heading to sort by it, again for the other way round."
+            }
             noscript { p { "Sorting needs scripts, which are off here." } }
             (tables::raw(section))
         }))
@@ -141,7 +145,9 @@ fn panels(id: &str, panels: &Panels) -> Result<Markup, DrawError> {
     }
     Ok(html! {
         ul.legend { @for (name, swatch) in legend { li { (PreEscaped(swatch)) span { (name) } } } }
-        p.reading { "Line: medians. Band: the middle half of the samples. Dots: every sample." }
+        p.reading { "Line: medians. Band: the middle half of the samples. Dots: every sample."
+            @if panels.own_scales && !alone { " Each chart has a scale of its own." }
+        }
         div.panels.alone[alone] { @for (_, figure) in figures { (figure) } }
     })
 }
@@ -149,7 +155,7 @@ fn panels(id: &str, panels: &Panels) -> Result<Markup, DrawError> {
 fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup, DrawError> {
     let title = format!("{}, {}", panels.quantity, plot.title);
     let words = Words { id, title: &title, description: &plot.described(panels.unit) };
-    let svg = chart::lines(plot, panels.unit, panels.max(), width, &words)?;
+    let svg = chart::lines(plot, panels.unit, panels.max(plot), width, &words)?;
     Ok(html! {
         figure data-chart=(panels.id) {
             figcaption { (plot.title) }
@@ -168,8 +174,11 @@ fn bars(id: &str, phases: &Phases) -> Result<Markup, DrawError> {
     let words = Words { id: &id, title: "Where the time goes", description: &description.join(" ") };
     let svg = chart::bars(phases, &words)?;
     Ok(html! {
-        p { "Median time between successive marks, of the variants that report marks. What takes less than 3 % everywhere is summed "
-            "up. Medians do not quite add up: a bar's sum may differ a little from the median to init." }
+        p {
+            "Median time between successive marks, of the variants that report marks. What takes less than 3 % everywhere "
+            "is summed up: the VMM's in front, the guest's at the end. Medians do not quite add up: a bar's sum may "
+            "differ a little from the median to init."
+        }
         ul.legend.phases { @for phase in &phases.legend {
             li { span.chip.{ "c" (phase.colour) } aria-hidden="true" { (phase.letter) } span { (phase.name) } }
         } }

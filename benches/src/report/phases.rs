@@ -66,14 +66,14 @@ pub(super) fn phases(lines: &[Line<'_>]) -> Phases {
     let order = order(variants.iter().flat_map(|(.., samples)| samples));
     let medians: Vec<Vec<u64>> = variants.iter().map(|(.., samples)| medians(&order, samples)).collect();
     let (legend, place) = legend(&order, &medians);
-    let bar = |((heading, group, _), medians): (&(String, &Group<'_>, Vec<Vec<Step>>), &Vec<u64>)| {
+    let mut bars = Vec::new();
+    for ((heading, group, _), medians) in variants.into_iter().zip(&medians) {
         let mut parts = vec![0; legend.len()];
         for (index, median) in medians.iter().enumerate() {
             parts[place[index]] += median;
         }
-        Bar { heading: heading.clone(), name: format::bytes(group.variant.memory_bytes), parts }
-    };
-    let bars = variants.iter().zip(&medians).map(bar).collect();
+        bars.push(Bar { heading, name: format::bytes(group.variant.memory_bytes), parts });
+    }
     Phases { legend, bars }
 }
 
@@ -130,34 +130,50 @@ fn medians(order: &[Interval], boots: &[Vec<Step>]) -> Vec<u64> {
     order.iter().map(median).collect()
 }
 
-/// The legend, and for each interval its place there: the largest have one each, the rest share one for the VMM's and one for the
-/// guest's.
+/// The legend, and for each interval its place there. The largest have one each, in the order in which they come. Of the
+/// rest the VMM's share one before all others, the guest's one behind them; where that is a single interval, it stays where
+/// it belongs.
 fn legend(order: &[Interval], medians: &[Vec<u64>]) -> (Vec<Phase>, Vec<usize>) {
+    let large = largest(order.len(), medians);
+    let (guest, vmm): (Vec<_>, Vec<_>) =
+        (0..order.len()).filter(|index| !large.contains(index)).partition(|index| order[*index].guest);
+    let own = |(at, index): (usize, &usize)| (*index, vec![*index], order[*index].name(), wrap(at, COLOURS));
+    let mut entries: Vec<_> = large.iter().enumerate().map(own).collect();
+    for (rest, what, end, grey) in [(vmm, "VMM", 0, GREY_VMM), (guest, "guest", order.len(), GREY_GUEST)] {
+        match rest[..] {
+            [] => {}
+            [index] => entries.push((index, rest, order[index].name(), grey)),
+            _ => {
+                let name = format!("{what}: {} small parts", rest.len());
+                entries.push((end, rest, name, grey));
+            }
+        }
+    }
+    // Nothing but the VMM's rest can share a position, the first, and it goes before.
+    entries.sort_by_key(|(position, intervals, ..)| (*position, intervals.len() == 1));
+
+    let mut place = vec![0; order.len()];
+    let mut legend = Vec::new();
+    for ((_, intervals, name, colour), letter) in entries.into_iter().zip('A'..) {
+        for index in intervals {
+            place[index] = legend.len();
+        }
+        legend.push(Phase { letter, name, colour });
+    }
+    (legend, place)
+}
+
+/// Indices of the intervals that are large in some bar, as many as there are colours, ascending.
+fn largest(intervals: usize, medians: &[Vec<u64>]) -> Vec<usize> {
     let share = |index: usize| {
         let of_bar = |bar: &Vec<u64>| float(bar[index]) / float(bar.iter().sum::<u64>().max(1));
         medians.iter().map(of_bar).fold(0.0, f64::max)
     };
-    let mut largest: Vec<_> = (0..order.len()).filter(|index| share(*index) >= SMALLEST).collect();
+    let mut largest: Vec<_> = (0..intervals).filter(|index| share(*index) >= SMALLEST).collect();
     largest.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
     largest.truncate(COLOURS.into());
-
-    let (own, rest): (Vec<_>, Vec<_>) = (0..order.len()).partition(|index| largest.contains(index));
-    let (guest, vmm): (Vec<_>, Vec<_>) = rest.into_iter().partition(|index| order[*index].guest);
-    let own = own.into_iter().enumerate().map(|(at, index)| (vec![index], order[index].name(), wrap(at, COLOURS)));
-    let summed = |intervals: &[usize], what: &str, grey| match intervals {
-        [] => None,
-        [one] => Some((intervals.to_vec(), order[*one].name(), grey)),
-        many => Some((many.to_vec(), format!("{what}: {} small parts", many.len()), grey)),
-    };
-    let (vmm, guest) = (summed(&vmm, "VMM", GREY_VMM), summed(&guest, "guest", GREY_GUEST));
-
-    let mut place = vec![0; order.len()];
-    let mut legend = Vec::new();
-    for ((intervals, name, colour), letter) in vmm.into_iter().chain(own).chain(guest).zip('A'..) {
-        intervals.iter().for_each(|index| place[*index] = legend.len());
-        legend.push(Phase { letter, name, colour });
-    }
-    (legend, place)
+    largest.sort_unstable();
+    largest
 }
 
 impl Bar {
@@ -243,6 +259,15 @@ mod tests {
         ];
         assert_eq!(parts(&phases), expected);
         assert_eq!(phases.bars[0].parts.iter().sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn a_single_small_part_stays_where_it_belongs() {
+        let phases = drawn(1000, true, |_| {
+            vec![mark(400, "loaded", false), mark(410, "entry", true), mark(1000, "init-exec", true)]
+        });
+        let expected = [('A', "loaded", 400), ('B', "loaded → entry", 10), ('C', "entry → init-exec", 590)];
+        assert_eq!(parts(&phases), expected);
     }
 
     #[test]

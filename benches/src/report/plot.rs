@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the line charts show: small multiples with the same scale.
+//! What the line charts show: small multiples.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::format;
 use super::model::{Line, Point, is_shapes};
 use super::style::Style;
 
-/// Charts of one question, drawn to the same scale.
+/// Charts of one question.
 #[derive(Debug)]
 pub(super) struct Panels {
     /// What distinguishes it in the page's ids: `init`, `memory`, `scaling`.
@@ -18,6 +18,8 @@ pub(super) struct Panels {
     pub(super) quantity: &'static str,
     /// What is measured.
     pub(super) unit: Unit,
+    /// Whether it is within each chart that values are compared, and not across them.
+    pub(super) own_scales: bool,
     /// The charts.
     pub(super) plots: Vec<Plot>,
 }
@@ -77,13 +79,13 @@ impl Unit {
 /// Time to init over memory.
 pub(super) fn init(lines: &[Line<'_>]) -> Panels {
     let plots = over_memory(lines, |point| point.group.inits());
-    Panels { id: "init", quantity: "Time to init", unit: Unit::Time, plots }
+    Panels { id: "init", quantity: "Time to init", unit: Unit::Time, own_scales: false, plots }
 }
 
 /// Host memory over memory.
 pub(super) fn memory(lines: &[Line<'_>]) -> Panels {
     let plots = over_memory(lines, |point| point.group.memory());
-    Panels { id: "memory", quantity: "Host memory at init", unit: Unit::Bytes, plots }
+    Panels { id: "memory", quantity: "Host memory at init", unit: Unit::Bytes, own_scales: false, plots }
 }
 
 /// Time to init over vCPUs, for each size that was booted with several counts.
@@ -98,7 +100,7 @@ pub(super) fn scaling(lines: &[Line<'_>]) -> Panels {
         plot(format::bytes(size), tracks, called)
     };
     let plots = sizes.into_iter().filter_map(chart).filter(|plot| plot.ticks.len() > 1).collect();
-    Panels { id: "scaling", quantity: "Time to init", unit: Unit::Time, plots }
+    Panels { id: "scaling", quantity: "Time to init", unit: Unit::Time, own_scales: true, plots }
 }
 
 fn points<'l>(lines: &'l [Line<'l>]) -> impl Iterator<Item = &'l Point<'l>> {
@@ -149,10 +151,9 @@ fn plot(title: String, tracks: Vec<Track>, called: impl Fn(u64) -> String) -> Op
 }
 
 impl Panels {
-    /// Largest value of all charts, the scale's end.
-    pub(super) fn max(&self) -> u64 {
-        let spots = self.plots.iter().flat_map(|plot| &plot.tracks).flat_map(|track| &track.spots);
-        spots.map(|spot| spot.summary.max).max().unwrap_or(0)
+    /// What the scale of `plot` reaches: the largest value of all charts, or of that one if each has its own.
+    pub(super) fn max(&self, plot: &Plot) -> u64 {
+        if self.own_scales { plot.max() } else { self.plots.iter().map(Plot::max).max().unwrap_or(0) }
     }
 
     /// The lines that occur in any chart.
@@ -168,6 +169,10 @@ impl Panels {
 }
 
 impl Plot {
+    fn max(&self) -> u64 {
+        self.tracks.iter().flat_map(|track| &track.spots).map(|spot| spot.summary.max).max().unwrap_or(0)
+    }
+
     /// How `x` is called.
     pub(super) fn called(&self, x: u64) -> &str {
         self.ticks.iter().find(|(tick, _)| *tick == x).map_or("", |(_, name)| name)

@@ -12,8 +12,8 @@ pub(super) const GREY_GUEST: u8 = COLOURS + 1;
 /// Dash patterns of `report.css`.
 const DASHES: u8 = 6;
 
-/// What an element is. Its colour in the SVG is `#RRCCDD`: the role, the colour's index, the dash pattern's. `report.css` gives all
-/// three their looks, so that a scheme or a printer can change them.
+/// What an element is. Its colour in the SVG is `#RRCCDD`: the role, the colour's index, the dash pattern's. `report.css`
+/// gives all three their looks, so that a scheme or a printer can change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Role {

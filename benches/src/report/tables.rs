@@ -7,7 +7,7 @@ use crate::results::{Boot, End, Variant};
 use crate::stats::{Summary, ratio};
 
 use super::format::{bytes, duration, milliseconds, times};
-use super::model::{Line, Section};
+use super::model::{Line, Section, Source};
 use super::phases::Phases;
 use super::plot::{Plot, Track, Unit};
 
@@ -23,7 +23,7 @@ pub(super) fn summary(lines: &[Line<'_>]) -> Markup {
                 @for line in lines {
                     tbody { @for point in &line.points {
                         @let host = Summary::of(&point.group.memory());
-                        @let init = |show: fn(&Summary) -> String| point.init.as_ref().map_or("–".into(), show);
+                        @let init = |show: fn(&Summary) -> String| point.init.as_ref().map_or(NOTHING.into(), show);
                         tr {
                             th scope="row" { (line.name) }
                             td { (point.group.variant.cpus) }
@@ -33,8 +33,8 @@ pub(super) fn summary(lines: &[Line<'_>]) -> Markup {
                             td.strong { (init(|init| duration(init.median))) }
                             td { (init(|init| duration(init.p95))) }
                             td { (init(|init| format!("{:.1} %", init.spread_percent()))) }
-                            td { (point.ratio.map_or("–".into(), |ratio| format!("{} ×", times(ratio)))) }
-                            td { (host.map_or("–".into(), |host| bytes(host.median))) }
+                            td { (point.ratio.map_or(NOTHING.into(), |ratio| format!("{} ×", times(ratio)))) }
+                            td { (host.map_or(NOTHING.into(), |host| bytes(host.median))) }
                         }
                     } }
                 }
@@ -57,7 +57,7 @@ pub(super) fn plot(plot: &Plot, unit: Unit, what: &str) -> Markup {
             tbody { @for (x, name) in &plot.ticks {
                 tr {
                     th scope="row" { (name) }
-                    @for track in &plot.tracks { td { (cell(track, *x).unwrap_or("–".into())) } }
+                    @for track in &plot.tracks { td { (cell(track, *x).unwrap_or(NOTHING.into())) } }
                 }
             } }
         },
@@ -85,51 +85,62 @@ pub(super) fn phases(phases: &Phases) -> Markup {
     )
 }
 
-/// A column of the raw samples: its name, and whether it is sorted as numbers.
+/// Columns of the raw samples, and whether they hold text. Those that would say nothing are left out.
 const RAW: [(&str, bool); 12] = [
-    ("File", false),
-    ("Round", true),
-    ("VMM", false),
-    ("Mode", false),
-    ("Threads", false),
-    ("vCPUs", true),
-    ("Memory", true),
-    ("Init, ms", true),
-    ("Init by", false),
-    ("Console, ms", true),
-    ("First instruction, ms", true),
-    ("Host memory", true),
+    ("File", true),
+    ("Round", false),
+    ("VMM", true),
+    ("Mode", true),
+    ("Threads", true),
+    ("vCPUs", false),
+    ("Memory", false),
+    ("Init, ms", false),
+    ("Init by", true),
+    ("Console, ms", false),
+    ("Guest runs, ms", false),
+    ("Host memory", false),
 ];
 
 /// A cell: what is shown, and for numbers what it is sorted by.
 type Cell = (String, Option<u64>);
 
+/// A sample.
+type Row = [Cell; RAW.len()];
+
+/// What stands where there is no value.
+const NOTHING: &str = "–";
+
 /// Every sample that counts, in the order in which they ran.
 pub(super) fn raw(section: &Section<'_>) -> Markup {
-    let boots = section.sources.iter().flat_map(|source| {
-        source
-            .results
-            .boots
-            .iter()
-            .map(|boot| (source.name.as_str(), &source.results.sweep.variants[boot.variant], boot))
-    });
-    let rows: Vec<_> = boots.filter_map(|(file, variant, boot)| cells(file, variant, boot)).collect();
+    let rows: Vec<_> = section.sources.iter().flat_map(|source| rows(source)).collect();
+    let several = section.sources.len() > 1;
+    let says = |column: usize| if column == 0 { several } else { rows.iter().any(|row| row[column].0 != NOTHING) };
+    let shown: Vec<_> = (0..RAW.len()).filter(|column| says(*column)).collect();
     scroll(
         "Raw samples",
         &html! {
             table.raw data-sort {
-                thead { tr { @for (name, _) in RAW {
-                    th scope="col" aria-sort="none" { button type="button" { (name) } }
+                thead { tr { @for column in &shown {
+                    @let (name, is_text) = RAW[*column];
+                    th.text[is_text] scope="col" aria-sort="none" { button type="button" { (name) } }
                 } } }
-                tbody { @for row in rows {
-                    tr { @for (text, value) in row { td data-v=[value] { (text) } } }
+                tbody { @for row in &rows {
+                    tr { @for column in &shown {
+                        @let (text, value) = &row[*column];
+                        td.text[RAW[*column].1] data-v=[*value] { (text) }
+                    } }
                 } }
             }
         },
     )
 }
 
-fn cells(file: &str, variant: &Variant, boot: &Boot) -> Option<[Cell; RAW.len()]> {
+fn rows(source: &Source) -> impl Iterator<Item = Row> {
+    let variant = |boot: &Boot| &source.results.sweep.variants[boot.variant];
+    source.results.boots.iter().filter_map(move |boot| row(&source.name, variant(boot), boot))
+}
+
+fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
     let sample = boot.sample()?;
     let text = |text: &str| (text.to_owned(), None);
     let number = |value: u64| (value.to_string(), Some(value));
@@ -140,13 +151,13 @@ fn cells(file: &str, variant: &Variant, boot: &Boot) -> Option<[Cell; RAW.len()]
         number(boot.round.into()),
         text(&variant.vmm),
         text(&variant.mode),
-        text(variant.threads.as_deref().unwrap_or("–")),
+        text(variant.threads.as_deref().unwrap_or(NOTHING)),
         number(variant.cpus.into()),
         size(variant.memory_bytes),
         time(sample.init_ns),
         text(if sample.by_mark { "mark" } else { "console" }),
         time(sample.console_ns),
-        sample.first_instruction_ns.map_or(text("–"), time),
+        sample.first_instruction_ns.map_or(text(NOTHING), time),
         size(sample.host_memory_bytes),
     ])
 }

@@ -129,6 +129,8 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network", "DOM", "Accessibility"] {
             self.call(&format!("{domain}.enable"), json!({}))?;
         }
+        // They would take a different width from each picture.
+        self.call("Emulation.setScrollbarsHidden", json!({ "hidden": true }))?;
         self.events.clear();
         self.resize(1200, 900, false)?;
         self.call("Page.navigate", json!({ "url": url(file) }))?;

@@ -96,6 +96,7 @@ fn has_its_picture_taken(browser: &mut Browser) -> Result<(), Failed> {
     let (file, picture) = match std::env::var_os("FLATBOOT_REPORT_OF") {
         None => {
             made_up = page()?;
+            fs::copy(&made_up.file, pictures()?.join("made-up.html"))?;
             (made_up.file.clone(), pictures()?.join("made-up.png"))
         }
         Some(results) => {

@@ -59,7 +59,7 @@ fn loads_alone_and_without_an_error(browser: &mut Browser) -> Result<(), Failed>
     let page = draw(&[&fake::sweep(&[1, 2], 3)])?;
     browser.open(&page.file)?;
     is_quiet(browser, &page)?;
-    let heading = browser.eval("document.querySelector('h1').textContent")?;
+    let heading = browser.eval("document.querySelector('h1').textContent.replaceAll('\\u00a0', ' ')")?;
     let heading = heading.as_str().unwrap_or_default();
     let words = "flatboot, parallel: 256 GiB takes ";
     require(heading.starts_with(words) && heading.ends_with(" as 1 GiB on 2 vCPUs"), || heading.to_owned())?;

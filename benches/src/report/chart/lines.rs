@@ -110,10 +110,10 @@ fn band(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
     Ok(root.draw(&Polygon::new(around, track.style.ink(Role::Band).filled()))?)
 }
 
-/// Beside each other in the order of their size, so that equal ones do not hide each other.
+/// Right of the marker, which would hide them, and beside each other, so that equal ones do not hide one another.
 fn dots(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
     let places = |spot: &Spot| -> Vec<(i32, i32)> {
-        let sideways = |index: usize| i32::try_from(index % 5).unwrap_or(0) * 3 - 6;
+        let sideways = |index: usize| 9 + 3 * i32::try_from(index % 3).unwrap_or(0);
         let place = |(index, value): (usize, &u64)| {
             let (x, y) = map.at(spot.x, *value);
             (x + sideways(index), y)

@@ -10,11 +10,11 @@ use super::{Area, DrawError};
 pub(super) fn draw(area: &Area<'_>, style: Style, at: (i32, i32)) -> Result<(), DrawError> {
     let ink = style.ink(Role::Marker).filled();
     let around = match style.marker {
-        Marker::Disc => return Ok(area.draw(&Circle::new(at, 5, ink))?),
-        Marker::Square => vec![(-5, -5), (5, -5), (5, 5), (-5, 5)],
-        Marker::Triangle => vec![(0, -6), (6, 5), (-6, 5)],
-        Marker::Diamond => vec![(0, -7), (7, 0), (0, 7), (-7, 0)],
-        Marker::Wedge => vec![(0, 6), (6, -5), (-6, -5)],
+        Marker::Disc => return Ok(area.draw(&Circle::new(at, 4, ink))?),
+        Marker::Square => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
+        Marker::Triangle => vec![(0, -5), (5, 4), (-5, 4)],
+        Marker::Diamond => vec![(0, -6), (6, 0), (0, 6), (-6, 0)],
+        Marker::Wedge => vec![(0, 5), (5, -4), (-5, -4)],
     };
     let corners: Vec<_> = around.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
     Ok(area.draw(&Polygon::new(corners, ink))?)

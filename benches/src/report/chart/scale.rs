@@ -18,7 +18,7 @@ type Units = &'static [(&'static str, f64)];
 const TIMES: Units = &[("s", 1e9), ("ms", 1e6), ("µs", 1e3)];
 const SIZES: Units = &[("GiB", 1073741824.0), ("MiB", 1048576.0), ("KiB", 1024.0)];
 
-/// Four to nine ticks at round values, the last not below `max` nanoseconds or bytes.
+/// Four to seven ticks at round values, the last not below `max` nanoseconds or bytes.
 pub(super) fn linear(unit: Unit, max: f64) -> Scale {
     let units = match unit {
         Unit::Time => TIMES,
@@ -30,8 +30,9 @@ pub(super) fn linear(unit: Unit, max: f64) -> Scale {
     let decade = 10f64.powf(max.log10().floor());
     // Of max / decade, which is at least 1 and below 10.
     let step = match max / decade {
-        mantissa if mantissa <= 2.0 => 0.5,
-        mantissa if mantissa <= 5.0 => 1.0,
+        mantissa if mantissa <= 1.2 => 0.2,
+        mantissa if mantissa <= 3.0 => 0.5,
+        mantissa if mantissa <= 6.0 => 1.0,
         _ => 2.0,
     } * decade;
     // `0.1 * 3` is 0.30000000000000004.
@@ -56,7 +57,8 @@ mod tests {
     #[test]
     fn ticks_are_round_and_reach_the_largest_value() {
         assert_eq!(labels(Unit::Time, 7.2e9), ["0", "2 s", "4 s", "6 s", "8 s"]);
-        assert_eq!(labels(Unit::Time, 1.2e9), ["0", "0.5 s", "1.0 s", "1.5 s"]);
+        assert_eq!(labels(Unit::Time, 1.2e9), ["0", "0.2 s", "0.4 s", "0.6 s", "0.8 s", "1.0 s", "1.2 s"]);
+        assert_eq!(labels(Unit::Time, 20.7e9), ["0", "5 s", "10 s", "15 s", "20 s", "25 s"]);
         assert_eq!(labels(Unit::Time, 430e6), ["0", "100 ms", "200 ms", "300 ms", "400 ms", "500 ms"]);
         assert_eq!(labels(Unit::Bytes, 41_943_040.0), ["0", "10 MiB", "20 MiB", "30 MiB", "40 MiB"]);
         assert_eq!(labels(Unit::Bytes, 1.5e9), ["0", "0.5 GiB", "1.0 GiB", "1.5 GiB"]);
