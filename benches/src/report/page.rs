@@ -44,7 +44,7 @@ pub(super) fn page(sections: &[Section<'_>]) -> Result<String, DrawError> {
                     p.kicker { "Time to /sbin/init" }
                     h1 { (unbroken(&headline.main)) }
                     @if !headline.others.is_empty() { p.others { (unbroken(&headline.others.join(" · "))) } }
-                    @for section in sections { (method(section)) }
+                    @for section in sections { (method(section, several || section.sources.len() > 1)) }
                     @if several { p.warning role="note" {
                         strong { "The files come from different hosts." }
                         " Their times cannot be compared: each host has charts of its own, and the sentence above is about "
@@ -75,13 +75,13 @@ fn names(section: &Section<'_>) -> String {
     section.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// How sure one may be of it, for each file; and what is missing.
-fn method(section: &Section<'_>) -> Markup {
+/// How sure one may be of it, for each file, by name if there are several; and what is missing.
+fn method(section: &Section<'_>, named: bool) -> Markup {
     html! { @for source in &section.sources {
         @let results = &source.results;
         @let host = &results.facts.host;
         p.method {
-            @if section.sources.len() > 1 { strong { (source.name) ". " } }
+            @if named { strong { (source.name) ". " } }
             "Medians of " (count(results.sweep.runs as usize, "boot")) " of each variant, interleaved in one run on "
             @if host.kvm == "real" { "real KVM" } @else { (host.kvm) " KVM" }
             " (" (host.cpu_model) ", " (count(host.cpus as usize, "processor")) ", " (bytes(host.memory_bytes)) "). "

@@ -91,3 +91,26 @@ impl Style {
 pub(super) fn wrap(index: usize, count: u8) -> u8 {
     u8::try_from(index % usize::from(count)).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_style_sheet_knows_every_placeholder() {
+        let css = include_str!("report.css");
+        let has = |what: &str, times| assert_eq!(css.matches(what).count(), times, "{what}");
+        for colour in 0..COLOURS {
+            has(&format!("[stroke^=\"#01{colour:02}\"]"), 1);
+            for role in [Role::Band, Role::Dot, Role::Marker, Role::Segment] {
+                has(&format!("[fill^=\"#{:02}{colour:02}\"]", role as u8), 1);
+            }
+        }
+        for grey in [GREY_VMM, GREY_GUEST] {
+            has(&format!("[fill^=\"#05{grey:02}\"]"), 1);
+        }
+        // In light and in dark.
+        (0..=GREY_GUEST).for_each(|colour| has(&format!("--c{colour}:"), 2));
+        (1..DASHES).for_each(|dash| has(&format!("[stroke^=\"#01\"][stroke$=\"{dash:02}\"]"), 1));
+    }
+}

@@ -144,10 +144,10 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", metrics).map(drop)
     }
 
-    /// `light` or `dark`.
-    pub(crate) fn scheme(&mut self, scheme: &str) -> Result<(), Failed> {
+    /// On `screen` or in `print`, for a user who prefers `light` or `dark`.
+    pub(crate) fn scheme(&mut self, media: &str, scheme: &str) -> Result<(), Failed> {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        self.call("Emulation.setEmulatedMedia", json!({ "features": features })).map(drop)
+        self.call("Emulation.setEmulatedMedia", json!({ "media": media, "features": features })).map(drop)
     }
 
     /// Value of a JavaScript expression.

@@ -64,7 +64,7 @@ fn can_be_read_in_light_and_dark(browser: &mut Browser) -> Result<(), Failed> {
     browser.open(&page.file)?;
     let mut grounds = Vec::new();
     for scheme in ["light", "dark"] {
-        browser.scheme(scheme)?;
+        browser.scheme("screen", scheme)?;
         browser.eval("document.querySelectorAll('details').forEach((d) => d.open = true)")?;
         let result = browser.eval(&format!("{}({TEXT}, {GRAPHICS})", CONTRAST.trim_end()))?;
         let checked = result["checked"].as_u64().unwrap_or(0);
@@ -81,11 +81,14 @@ fn prints(browser: &mut Browser) -> Result<(), Failed> {
     let page = page()?;
     browser.open(&page.file)?;
     // Paper is light, whatever the screen is.
-    browser.scheme("dark")?;
-    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }))?;
-    let ground = browser.eval("getComputedStyle(document.body).backgroundColor")?;
-    require(ground == json!("rgb(255, 255, 255)"), || format!("paper is {ground}"))?;
-    browser.call("Emulation.setEmulatedMedia", json!({ "media": "" }))?;
+    browser.scheme("print", "dark")?;
+    let paints = browser.eval(
+        "[getComputedStyle(document.body).backgroundColor, matchMedia('(prefers-color-scheme: dark)').matches]",
+    )?;
+    require(paints == json!(["rgb(255, 255, 255)", true]), || {
+        format!("paper, and whether dark is preferred: {paints}")
+    })?;
+    browser.scheme("screen", "dark")?;
     let pdf = browser.print()?;
     require(pdf.starts_with(b"%PDF-") && pdf.len() > 50_000, || format!("a PDF of {} bytes", pdf.len()))?;
     Ok(fs::write(pictures()?.join("report.pdf"), pdf)?)
@@ -109,7 +112,7 @@ fn has_its_picture_taken(browser: &mut Browser) -> Result<(), Failed> {
         }
     };
     browser.open(&file)?;
-    browser.scheme("light")?;
+    browser.scheme("screen", "light")?;
     // As far as the charts that the sentence on top is about, and the bars.
     let end = "Math.ceil(document.querySelectorAll('main section')[1].getBoundingClientRect().bottom + scrollY)";
     let height = browser.eval(end)?.as_u64();

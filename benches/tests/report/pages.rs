@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use flatboot_bench::report;
-use flatboot_bench::results::{End, Results, groups, save};
+use flatboot_bench::results::{End, Results, Sample, groups, save};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ fn draws_every_sample(browser: &mut Browser) -> Result<(), Failed> {
         let kept = groups.iter().filter(|group| keep(group.variant.cpus, group.variant.memory_bytes));
         kept.map(|group| group.samples.len()).sum()
     };
-    let chart = |lines: usize, points: usize, dots: usize| json!({ "lines": lines, "dots": dots, "markers": points, "bands": lines, "bars": 0, "has_size": true });
+    let chart = |lines: usize, markers: usize, dots: usize| json!({ "lines": lines, "dots": dots, "markers": markers, "bands": lines, "bars": 0, "has_size": true });
     // Four lines of five sizes for each vCPU count.
     let over_memory: Vec<_> = [1, 2].map(|cpus| chart(4, 20, samples(&|count, _| count == cpus))).to_vec();
     let scaling: Vec<_> =
@@ -162,41 +162,52 @@ fn column(browser: &mut Browser, header: &str) -> Result<(Vec<f64>, String), Fai
     Ok((serde_json::from_value(values[0].clone())?, values[1].as_str().unwrap_or_default().to_owned()))
 }
 
-/// Header of the times to init.
-const INIT: &str = "[...document.querySelectorAll('table.raw th')].find((th) => /^Init, ms/.test(th.textContent))";
+/// The header that begins with `name`.
+fn header(name: &str) -> String {
+    format!("[...document.querySelectorAll('table.raw th')].find((th) => th.textContent.startsWith('{name}'))")
+}
 
-/// Requires that `press` sorts the raw samples by their time to init, and once more backwards.
-fn sorts(browser: &mut Browser, press: fn(&mut Browser) -> Result<(), Failed>) -> Result<(), Failed> {
-    // Times of 2 to 20 s: sorted as text, 10 s would come before 2 s.
+/// Presses what has the header's expression.
+type Press = fn(&mut Browser, &str) -> Result<(), Failed>;
+
+/// Requires that `press` sorts the raw samples by a column of numbers, and once more backwards.
+fn sorts(browser: &mut Browser, press: Press) -> Result<(), Failed> {
     let results = fake::sweep(&[1, 2], 2);
     let page = draw(&[&results])?;
     browser.open(&page.file)?;
-    #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot are below 2^52")]
-    let mut expected: Vec<_> =
-        results.boots.iter().filter_map(|boot| boot.sample().map(|sample| sample.init_ns as f64)).collect();
-    require(column(browser, INIT)? == (expected.clone(), "none".into()), || "not in the order of the boots".into())?;
-    expected.sort_by(f64::total_cmp);
-    for direction in ["ascending", "descending", "ascending"] {
-        press(browser)?;
-        let (values, sort) = column(browser, INIT)?;
-        require(sort == direction && values == expected, || format!("{direction} expected: {sort}, {values:?}"))?;
-        expected.reverse();
+    // Host memory is in MiB and GiB: as text, 1 GiB would come before 60 MiB.
+    let columns: [(&str, fn(&Sample) -> u64); 2] =
+        [("Init, ms", |sample| sample.init_ns), ("Host memory", |sample| sample.host_memory_bytes)];
+    for (name, read) in columns {
+        let header = header(name);
+        #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot and bytes are below 2^52")]
+        let mut expected: Vec<_> =
+            results.boots.iter().filter_map(|boot| boot.sample().map(|sample| read(sample) as f64)).collect();
+        require(column(browser, &header)?.1 == "none", || format!("{name} says that it is sorted"))?;
+        expected.sort_by(f64::total_cmp);
+        for direction in ["ascending", "descending", "ascending"] {
+            press(browser, &header)?;
+            let (values, sort) = column(browser, &header)?;
+            let sorted = sort == direction && values == expected;
+            require(sorted, || format!("{name}: {direction} expected: {sort}, {values:?}"))?;
+            expected.reverse();
+        }
+        let others = browser.eval("document.querySelectorAll('.raw th[aria-sort]:not([aria-sort=none])').length")?;
+        require(others == json!(1), || format!("{others} columns say that they are sorted"))?;
     }
-    let others = browser.eval("document.querySelectorAll('.raw th[aria-sort]:not([aria-sort=none])').length")?;
-    require(others == json!(1), || format!("{others} columns say that they are sorted"))?;
     is_quiet(browser, &page)
 }
 
 fn sorts_by_mouse(browser: &mut Browser) -> Result<(), Failed> {
-    sorts(browser, |browser| browser.click(&format!("{INIT}.querySelector('button')")))
+    sorts(browser, |browser, header| browser.click(&format!("{header}.querySelector('button')")))
 }
 
 fn sorts_by_keyboard(browser: &mut Browser) -> Result<(), Failed> {
-    sorts(browser, |browser| {
+    sorts(browser, |browser, header| {
         // From the header before it with the tabulator, as far as a user would.
-        browser.eval(&format!("{INIT}.previousElementSibling.querySelector('button').focus()"))?;
+        browser.eval(&format!("{header}.previousElementSibling.querySelector('button').focus()"))?;
         browser.press(("Tab", "", 9))?;
-        let there = browser.eval(&format!("document.activeElement.closest('th') === {INIT}"))?;
+        let there = browser.eval(&format!("document.activeElement.closest('th') === {header}"))?;
         require(there == json!(true), || "the tabulator does not lead to the header".into())?;
         browser.press(("Enter", "\r", 13))
     })
