@@ -26,7 +26,7 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
-.PHONY: help boot test check unit vm build kernel shell bench bench-quick measure clean toolchain deny
+.PHONY: help boot test check unit browser vm build kernel shell bench bench-quick measure clean toolchain deny
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -40,7 +40,7 @@ boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1
 	@benches/packages.sh kernel rootfs
 	@$(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(KEEP)),--keep)
 
-test: check unit vm ## everything: style, units and properties, then VMs
+test: check unit browser vm ## everything: style, units and properties, the report, then VMs
 
 check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellcheck, checkpatch; no KVM needed
 	@benches/packages.sh check kernel
@@ -52,6 +52,10 @@ check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellchec
 
 unit: toolchain ## unit and property tests; no KVM needed
 	cargo test --quiet --workspace
+
+browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes docs/images/report.png of that file
+	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
+	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
 vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables
 	@benches/packages.sh kernel

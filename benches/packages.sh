@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | host | rootfs | check
+# usage: benches/packages.sh TASK...      TASK: kernel | host | rootfs | browser | check
 set -euo pipefail
 
 packages_of() {
@@ -10,9 +10,10 @@ packages_of() {
 	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils libelf-dev libssl-dev ;;
 	host) echo qemu-system-x86 ;;
 	rootfs) echo debootstrap e2fsprogs ;;
+	browser) echo chromium ;;
 	check) echo shellcheck ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, host, rootfs or check" >&2
+		echo "packages.sh: task '$1': must be kernel, host, rootfs, browser or check" >&2
 		return 2
 		;;
 	esac

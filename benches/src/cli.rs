@@ -48,6 +48,8 @@ pub(crate) enum Verb {
     },
     /// Measure the claims of docs/SPECIFICATION.md; exit code 1 if one misses its bound
     Measure(MeasureArgs),
+    /// Draw results files as one HTML page that needs nothing else
+    Report(ReportArgs),
     /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
     Initramfs {
         /// File to write
@@ -154,6 +156,16 @@ pub(crate) struct MeasureArgs {
     /// Directory that keeps the raw samples
     #[arg(long, value_name = "DIR", default_value = "target/measure")]
     pub(crate) keep: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Results files; those of one host share the charts
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// File to write; one that is there is replaced only if it is a report
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -23,6 +23,7 @@ pub mod host;
 pub mod initramfs;
 pub mod measure;
 pub mod observe;
+pub mod report;
 pub mod results;
 pub mod stats;
 pub mod sweep;

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use flatboot_bench::command::EXIT_HOST;
 use flatboot_bench::host::{ConsoleEnd, HostError};
-use flatboot_bench::{Error, initramfs, measure};
+use flatboot_bench::{Error, initramfs, measure, report};
 
-use cli::{Cli, HostVerb, Verb};
+use cli::{Cli, HostVerb, ReportArgs, Verb};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
                 }
             };
         }
+        Verb::Report(args) => return draw(&args),
         Verb::Initramfs { out } => {
             return match initramfs::write_guest(&out) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -48,6 +49,22 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
+    }
+}
+
+fn draw(ReportArgs { files, out }: &ReportArgs) -> ExitCode {
+    match report::write(files, out) {
+        Ok(written) => {
+            if written.hosts > 1 {
+                eprintln!("flatboot-bench: the files come from {} hosts: each has charts of its own", written.hosts);
+            }
+            println!("{}: {} KiB; open it in a browser", out.display(), written.bytes.div_ceil(1024));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            print_chain(&error);
+            ExitCode::from(error.exit_code())
+        }
     }
 }
 

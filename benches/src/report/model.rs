@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files, sorted into hosts; samples, sorted into lines.
+
+use std::path::PathBuf;
+
+use crate::results::{Group, Results, groups};
+use crate::stats::{self, Summary};
+
+use super::style::Style;
+
+/// A results file.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// What it is called in the report.
+    pub(super) name: String,
+    /// What it holds.
+    pub(super) results: Results,
+}
+
+/// Files of the same host: their times may stand in one chart.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    /// The files.
+    pub(super) sources: Vec<&'a Source>,
+    /// One for each VMM, mode and thread cap of each file.
+    pub(super) lines: Vec<Line<'a>>,
+}
+
+/// What one line of a chart stands for.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    /// `flatboot, parallel`, with the file's name where there are several.
+    pub(super) name: String,
+    /// How it is drawn.
+    pub(super) style: Style,
+    /// Its shapes, by vCPUs, then by memory.
+    pub(super) points: Vec<Point<'a>>,
+}
+
+/// One shape of VM.
+#[derive(Debug)]
+pub(super) struct Point<'a> {
+    /// Its samples.
+    pub(super) group: Group<'a>,
+    /// Nanoseconds to init; none if no boot reached it.
+    pub(super) init: Option<Summary>,
+    /// Median time to init over that of the line's smallest VM: of as many vCPUs, or of all if each size has its own count.
+    pub(super) ratio: Option<f64>,
+}
+
+/// Names the files: by file name, or by the path as given where two have the same.
+pub(super) fn sources(files: Vec<(PathBuf, Results)>) -> Vec<Source> {
+    let last = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let all: Vec<_> = files.iter().map(|(path, _)| last(path)).collect();
+    let is_unique = |name: &str| all.iter().flatten().filter(|other| *other == name).count() == 1;
+    let name = |path: &PathBuf| last(path).filter(|name| is_unique(name)).unwrap_or_else(|| path.display().to_string());
+    files.into_iter().map(|(path, results)| Source { name: name(&path), results }).collect()
+}
+
+/// One section for each host, in the files' order.
+pub(super) fn sections(sources: &[Source]) -> Vec<Section<'_>> {
+    let mut hosts: Vec<Vec<&Source>> = Vec::new();
+    for source in sources {
+        match hosts.iter_mut().find(|host| host[0].results.facts.host == source.results.facts.host) {
+            Some(host) => host.push(source),
+            None => hosts.push(vec![source]),
+        }
+    }
+    hosts.into_iter().map(|sources| Section { lines: lines(&sources), sources }).collect()
+}
+
+fn lines<'a>(sources: &[&'a Source]) -> Vec<Line<'a>> {
+    let mut lines: Vec<(&Source, Vec<Group<'a>>)> = Vec::new();
+    for source in sources {
+        for group in groups(&source.results) {
+            let same = |line: &&mut (&Source, Vec<Group<'a>>)| {
+                std::ptr::eq(line.0, *source) && kind(&line.1[0]) == kind(&group)
+            };
+            match lines.iter_mut().find(same) {
+                Some((_, groups)) => groups.push(group),
+                None => lines.push((source, vec![group])),
+            }
+        }
+    }
+    let (mut vmms, mut ways) = (Vec::new(), Vec::new());
+    let mut drawn = Vec::new();
+    for (index, (source, groups)) in lines.into_iter().enumerate() {
+        let (vmm, mode, threads) = kind(&groups[0]);
+        let mut name = format!("{vmm}, {mode}");
+        if let Some(threads) = threads {
+            name = format!("{name}, threads {threads}");
+        }
+        if sources.len() > 1 {
+            name = format!("{name} ({})", source.name);
+        }
+        let style = Style::new(index, place(&mut vmms, (vmm, &source.name)), place(&mut ways, (mode, threads)));
+        drawn.push(Line { name, style, points: points(groups) });
+    }
+    drawn
+}
+
+fn kind<'a>(group: &Group<'a>) -> (&'a str, &'a str, Option<&'a str>) {
+    let variant = group.variant;
+    (&variant.vmm, &variant.mode, variant.threads.as_deref())
+}
+
+/// Index of `item` in `seen`, where it is put if it is new.
+fn place<T: PartialEq>(seen: &mut Vec<T>, item: T) -> usize {
+    if let Some(index) = seen.iter().position(|one| *one == item) {
+        return index;
+    }
+    seen.push(item);
+    seen.len() - 1
+}
+
+fn points(mut groups: Vec<Group<'_>>) -> Vec<Point<'_>> {
+    groups.sort_by_key(|group| (group.variant.cpus, group.variant.memory_bytes));
+    let shapes = is_shapes(groups.iter().map(|group| (group.variant.cpus, group.variant.memory_bytes)));
+    let with_inits: Vec<_> = groups.into_iter().map(|group| (Summary::of(&group.inits()), group)).collect();
+    let smallest = |cpus| {
+        let comparable = with_inits.iter().filter(|(_, group)| shapes || group.variant.cpus == cpus);
+        let reached = comparable.filter_map(|(init, group)| Some((group.variant.memory_bytes, init.as_ref()?.median)));
+        reached.min().map(|(_, median)| median)
+    };
+    let ratios: Vec<_> = with_inits
+        .iter()
+        .map(|(init, group)| stats::ratio(init.as_ref()?.median, smallest(group.variant.cpus)?))
+        .collect();
+    with_inits.into_iter().zip(ratios).map(|((init, group), ratio)| Point { group, init, ratio }).collect()
+}
+
+/// Whether (vCPUs, bytes) are VM sizes as people buy them: more than one, and no two alike in vCPUs or in memory.
+pub(super) fn is_shapes(shapes: impl Iterator<Item = (u8, u64)>) -> bool {
+    let shapes: std::collections::BTreeSet<_> = shapes.collect();
+    let distinct = |mut keys: Vec<u64>| {
+        keys.sort_unstable();
+        keys.dedup();
+        keys.len() == shapes.len()
+    };
+    shapes.len() > 1
+        && distinct(shapes.iter().map(|(cpus, _)| u64::from(*cpus)).collect())
+        && distinct(shapes.iter().map(|(_, memory)| *memory).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{GIB, sweep, variant};
+    use super::*;
+
+    #[test]
+    fn files_of_one_name_are_called_by_their_paths() {
+        let results = || sweep(vec![variant("flatboot", "serial", GIB)], 1, |_, _| 1);
+        let files = [("a/results.json", results()), ("b/results.json", results()), ("b/other.json", results())];
+        let files = files.map(|(path, results)| (PathBuf::from(path), results)).to_vec();
+        let names: Vec<_> = sources(files).into_iter().map(|source| source.name).collect();
+        assert_eq!(names, ["a/results.json", "b/results.json", "other.json"]);
+    }
+
+    #[test]
+    fn ratios_are_to_the_smallest_size_that_booted() {
+        let variants = [16, 1, 4].map(|gib| variant("flatboot", "serial", gib * GIB)).to_vec();
+        let results = sweep(variants, 3, |variant, round| [800, 100, 200][variant] + u64::from(round));
+        let sources = sources(vec![("r.json".into(), results)]);
+        let section = &sections(&sources)[0];
+        let ratios: Vec<_> = section.lines[0].points.iter().map(|point| point.ratio).collect();
+        assert_eq!(ratios, [Some(1.0), Some(202.0 / 102.0), Some(802.0 / 102.0)]);
+    }
+
+    #[test]
+    fn files_of_other_hosts_are_apart() {
+        let results = sweep(vec![variant("flatboot", "serial", GIB)], 1, |_, _| 1);
+        let mut other = results.clone();
+        other.facts.host.kernel = "6.13".into();
+        let files = vec![("a".into(), results.clone()), ("b".into(), other), ("c".into(), results)];
+        let sources = sources(files);
+        let sections = sections(&sources);
+        let names: Vec<Vec<_>> = sections.iter().map(|s| s.sources.iter().map(|f| f.name.as_str()).collect()).collect();
+        assert_eq!(names, [vec!["a", "c"], vec!["b"]]);
+        assert_eq!(sections[0].lines[1].name, "flatboot, serial (c)");
+    }
+
+    #[test]
+    fn shapes_differ_in_both() {
+        assert!(is_shapes([(2, 8), (4, 16), (2, 8)].into_iter()));
+        assert!(!is_shapes([(2, 8)].into_iter()));
+        assert!(!is_shapes([(2, 8), (4, 8)].into_iter()));
+        assert!(!is_shapes([(2, 8), (2, 16)].into_iter()));
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The report's tables.
+
+use maud::{Markup, html};
+
+use crate::results::{Boot, End, Variant};
+use crate::stats::{Summary, ratio};
+
+use super::format::{bytes, duration, milliseconds, times};
+use super::model::{Line, Section, Source};
+use super::phases::Phases;
+use super::plot::{Plot, Track, Unit};
+
+/// Medians and spread of every variant.
+pub(super) fn summary(lines: &[Line<'_>]) -> Markup {
+    let columns =
+        ["VMM and mode", "vCPUs", "Memory", "Boots", "Failed", "Median", "p95", "Spread", "To smallest", "Host memory"];
+    scroll(
+        "Summary",
+        &html! {
+            table.summary {
+                thead { tr { @for name in columns { th scope="col" { (name) } } } }
+                @for line in lines {
+                    tbody { @for point in &line.points {
+                        @let host = Summary::of(&point.group.memory());
+                        @let init = |show: fn(&Summary) -> String| point.init.as_ref().map_or(NOTHING.into(), show);
+                        tr {
+                            th scope="row" { (line.name) }
+                            td { (point.group.variant.cpus) }
+                            td { (bytes(point.group.variant.memory_bytes)) }
+                            td { (point.group.samples.len()) }
+                            td.bad[point.group.failed > 0] { (point.group.failed) }
+                            td.strong { (init(|init| duration(init.median))) }
+                            td { (init(|init| duration(init.p95))) }
+                            td { (init(|init| format!("{:.1} %", init.spread_percent()))) }
+                            td { (point.ratio.map_or(NOTHING.into(), |ratio| format!("{} ×", times(ratio)))) }
+                            td { (host.map_or(NOTHING.into(), |host| bytes(host.median))) }
+                        }
+                    } }
+                }
+            }
+        },
+    )
+}
+
+/// What a line chart shows: a row for each x, a column for each line.
+pub(super) fn plot(plot: &Plot, unit: Unit, what: &str) -> Markup {
+    let cell = |track: &Track, x| {
+        let summary = track.spots.iter().find(|spot| spot.x == x)?.summary;
+        let (median, p25, p75) = (unit.show(summary.median), unit.show(summary.p25), unit.show(summary.p75));
+        Some(format!("{median} ({p25} to {p75}, n {})", summary.n))
+    };
+    data(
+        what,
+        &html! {
+            thead { tr { td {} @for track in &plot.tracks { th scope="col" { (track.name) } } } }
+            tbody { @for (x, name) in &plot.ticks {
+                tr {
+                    th scope="row" { (name) }
+                    @for track in &plot.tracks { td { (cell(track, *x).unwrap_or(NOTHING.into())) } }
+                }
+            } }
+        },
+    )
+}
+
+/// What the bars show: a row for each variant, a column for each phase.
+pub(super) fn phases(phases: &Phases) -> Markup {
+    data(
+        "Where the time goes",
+        &html! {
+            thead { tr {
+                th scope="col" { "Variant" }
+                @for phase in &phases.legend { th scope="col" { (phase.letter) ": " (phase.name) } }
+                th scope="col" { "Sum" }
+            } }
+            tbody { @for bar in &phases.bars {
+                tr {
+                    th scope="row" { (bar.heading) ", " (bar.name) }
+                    @for part in &bar.parts { td { (duration(*part)) } }
+                    td { (duration(bar.total())) }
+                }
+            } }
+        },
+    )
+}
+
+/// Columns of the raw samples, and whether they hold text. Those that would say nothing are left out.
+const RAW: [(&str, bool); 12] = [
+    ("File", true),
+    ("Round", false),
+    ("VMM", true),
+    ("Mode", true),
+    ("Threads", true),
+    ("vCPUs", false),
+    ("Memory", false),
+    ("Init, ms", false),
+    ("Init by", true),
+    ("Console, ms", false),
+    ("Guest runs, ms", false),
+    ("Host memory", false),
+];
+
+/// A cell: what is shown, and for numbers what it is sorted by.
+type Cell = (String, Option<u64>);
+
+/// A sample.
+type Row = [Cell; RAW.len()];
+
+/// What stands where there is no value.
+const NOTHING: &str = "–";
+
+/// Every sample that counts, in the order in which they ran.
+pub(super) fn raw(section: &Section<'_>) -> Markup {
+    let rows: Vec<_> = section.sources.iter().flat_map(|source| rows(source)).collect();
+    let several = section.sources.len() > 1;
+    let says = |column: usize| if column == 0 { several } else { rows.iter().any(|row| row[column].0 != NOTHING) };
+    let shown: Vec<_> = (0..RAW.len()).filter(|column| says(*column)).collect();
+    scroll(
+        "Raw samples",
+        &html! {
+            table.raw data-sort {
+                thead { tr { @for column in &shown {
+                    @let (name, is_text) = RAW[*column];
+                    th.text[is_text] scope="col" aria-sort="none" { button type="button" { (name) } }
+                } } }
+                tbody { @for row in &rows {
+                    tr { @for column in &shown {
+                        @let (text, value) = &row[*column];
+                        td.text[RAW[*column].1] data-v=[*value] { (text) }
+                    } }
+                } }
+            }
+        },
+    )
+}
+
+fn rows(source: &Source) -> impl Iterator<Item = Row> {
+    let variant = |boot: &Boot| &source.results.sweep.variants[boot.variant];
+    source.results.boots.iter().filter_map(move |boot| row(&source.name, variant(boot), boot))
+}
+
+fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
+    let sample = boot.sample()?;
+    let text = |text: &str| (text.to_owned(), None);
+    let number = |value: u64| (value.to_string(), Some(value));
+    let time = |ns: u64| (milliseconds(ns), Some(ns));
+    let size = |size: u64| (bytes(size), Some(size));
+    Some([
+        text(file),
+        number(boot.round.into()),
+        text(&variant.vmm),
+        text(&variant.mode),
+        text(variant.threads.as_deref().unwrap_or(NOTHING)),
+        number(variant.cpus.into()),
+        size(variant.memory_bytes),
+        time(sample.init_ns),
+        text(if sample.by_mark { "mark" } else { "console" }),
+        time(sample.console_ns),
+        sample.first_instruction_ns.map_or(text(NOTHING), time),
+        size(sample.host_memory_bytes),
+    ])
+}
+
+/// Every failed boot, those of the warm-up round too; none if there is none.
+pub(super) fn failures(section: &Section<'_>) -> Option<Markup> {
+    let failures = section.sources.iter().flat_map(|source| {
+        source.results.boots.iter().filter_map(|boot| match &boot.end {
+            End::Failed { why, console } => {
+                Some((source.name.as_str(), &source.results.sweep.variants[boot.variant], boot.round, why, console))
+            }
+            End::Init(_) => None,
+        })
+    });
+    let failures: Vec<_> = failures.collect();
+    (!failures.is_empty()).then(|| html! {
+        ul.failures { @for (file, variant, round, why, console) in failures {
+            li {
+                strong { (why) }
+                " – " (called(variant)) ", " @if round == 0 { "warm-up round" } @else { "round " (round) } ", " (file)
+                @if !console.is_empty() {
+                    details { summary { "End of its console" } pre tabindex="0" { (console.join("\n")) } }
+                }
+            }
+        } }
+    })
+}
+
+fn called(variant: &Variant) -> String {
+    let Variant { vmm, mode, memory_bytes, cpus, threads } = variant;
+    let threads = threads.as_ref().map_or(String::new(), |threads| format!(", threads {threads}"));
+    format!("{vmm}, {mode}{threads}, {cpus} vCPUs, {}", bytes(*memory_bytes))
+}
+
+/// Speed-up from the fewest vCPUs to the most, in words; none where nothing was booted with both.
+pub(super) fn speed_up(plot: &Plot) -> Vec<String> {
+    let sentence = |track: &Track| {
+        let [first, .., last] = track.spots.as_slice() else { return None };
+        let times = times(ratio(first.summary.median, last.summary.median)?);
+        Some(format!("{}: {} is {times} times as fast as {}", track.name, plot.called(last.x), plot.called(first.x)))
+    };
+    plot.tracks.iter().filter_map(sentence).collect()
+}
+
+fn data(what: &str, rows: &Markup) -> Markup {
+    html! { details.data { summary { "The data of this chart" } (scroll(what, &html! { table { (rows) } })) } }
+}
+
+/// Wide content scrolls by itself, with the keyboard too.
+pub(super) fn scroll(what: &str, content: &Markup) -> Markup {
+    html! { div.scroll tabindex="0" role="region" aria-label=(what) { (content) } }
+}
