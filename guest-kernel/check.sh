@@ -33,8 +33,11 @@ base() { sed -n "s/^$1=//p" "$here/BASE"; }
 unpack_base() {
 	local files=(scripts/checkpatch.pl scripts/spelling.txt scripts/const_structs.checkpatch Makefile)
 	local touched
-	# Files that a patch creates come from /dev/null.
-	mapfile -t touched < <(sed -n 's|^--- a/||p' "${patches[@]}" | sort -u)
+	# Not what an earlier patch of the series created: the base does not have it.
+	mapfile -t touched < <(awk '
+		/^--- a\// && !(substr($2, 3) in created) { print substr($2, 3) }
+		/^--- / { old = $2 }
+		/^\+\+\+ b\// && old == "/dev/null" { created[substr($2, 3)] }' "${patches[@]}" | sort -u)
 	files+=("${touched[@]}")
 	mkdir "$work/src"
 	if [ -n "${KERNEL_SRC:-}" ]; then

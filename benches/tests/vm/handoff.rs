@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use flatboot_bench::guest::Ended;
+use flatboot_bench::sweep::MODES;
 use flatboot_handoff::{Region, RegionFlags, encode, encoded_len};
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -16,6 +18,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("handoff::boots_without", without),
     ("handoff::regions_are_shown", regions_are_shown),
     ("handoff::threads_change_nothing_but_time", threads_change_nothing),
+    ("handoff::modes_change_nothing_but_time", modes_change_nothing),
 ];
 
 const LOG: &str = "memmap_handoff: ";
@@ -86,6 +89,43 @@ fn threads_change_nothing(lab: &Lab) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// The kernel does what every mode in our list asks for, and what it does by default if the mode is none; memory is the
+/// same in all of them. A cap on threads is there each time, and below the number of CPUs: serial has one all the same.
+fn modes_change_nothing(lab: &Lab) -> Result<(), Failed> {
+    let guest = |mode: &str, dmesg: &str| {
+        let guest = lab.guest().cpus(4).memory("size=4G").cmdline(mode).cmdline("memmap_init_threads=3");
+        lab.passes(&guest.checks(&format!("{dmesg}=memmap_init: ,handoff,meminfo")))
+    };
+    let nonsense = guest("memmap_init=nonsense", "dmesg")?;
+    require(node_0(&nonsense)? == ("parallel".to_owned(), 3), || format!("by default: {:?}", nonsense.reports))?;
+    let warning = nonsense.report("dmesg").ok_or("no report")?;
+    let line = warning["lines"][0].as_str().unwrap_or_default();
+    let named = MODES.iter().all(|mode| line.contains(mode.name)) && line.contains("'nonsense'");
+    require(warning["count"] == 1 && named, || format!("expected one line with 'nonsense' and all modes: {warning}"))?;
+
+    let total = |ended: &Ended| ended.report("meminfo").map(|meminfo| meminfo["total_kib"].clone());
+    for mode in MODES {
+        let ended = guest(&mode.cmdline(), "nodmesg")?;
+        let threads = if mode.name == "serial" { 1 } else { 3 };
+        let shown = node_0(&ended)?;
+        require(shown == (mode.name.to_owned(), threads), || format!("{}: the kernel shows {shown:?}", mode.name))?;
+        let (total, expected) = (total(&ended), total(&nonsense));
+        require(total == expected, || format!("{}: MemTotal {total:?} instead of {expected:?}", mode.name))?;
+    }
+    Ok(())
+}
+
+/// The mode in effect and the most threads, as debugfs shows them for the one node, some of whose memory was deferred.
+fn node_0(ended: &Ended) -> Result<(String, u32), Failed> {
+    let files = &ended.report("handoff").ok_or("no report")?["files"];
+    let nodes = files["memmap_nodes"].as_str().ok_or_else(|| format!("no memmap_nodes: {files}"))?;
+    let line: Vec<_> = nodes.lines().nth(1).unwrap_or_default().split(' ').collect();
+    match line[..] {
+        ["0", threads, _, sections, _, mode] if sections != "0" => Ok((mode.to_owned(), threads.parse()?)),
+        _ => Err(format!("node 0 is not as documented, or has nothing deferred: {nodes:?}").into()),
+    }
 }
 
 /// What must not depend on how the memmap was filled: zones with their pages. Free pages vary from boot to boot.
