@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use crate::artifact::{self, ArtifactError};
 use crate::cpio::{Archive, TooLarge};
+use crate::whole;
 
 /// An initramfs cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -47,13 +48,7 @@ pub fn host() -> Result<Vec<u8>, InitramfsError> {
 /// Writes the tiny guest's initramfs to `out`: all of it or nothing.
 pub fn write_guest(out: &Path) -> Result<(), InitramfsError> {
     let bytes = guest()?;
-    let failed = |source| InitramfsError::Write { path: out.display().to_string(), source };
-    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
-    io::Write::write_all(&mut file, &bytes).map_err(failed)?;
-    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
-    file.persist(out).map_err(|e| failed(e.error))?;
-    Ok(())
+    whole::write(out, &bytes).map_err(|source| InitramfsError::Write { path: out.display().to_string(), source })
 }
 
 /// `/init`, the directories that it mounts on, and the console that the kernel opens for it.

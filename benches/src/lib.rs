@@ -27,6 +27,7 @@ pub mod report;
 pub mod results;
 pub mod stats;
 pub mod sweep;
+mod whole;
 pub mod wire;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};

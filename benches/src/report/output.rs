@@ -2,11 +2,11 @@
 //! The report's file.
 
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::results::ResultsError;
+use crate::whole;
 
 use super::chart::DrawError;
 
@@ -72,15 +72,7 @@ pub(super) fn refuse_other_files(path: &Path) -> Result<(), ReportError> {
 
 /// Writes `path` whole or not at all.
 pub(super) fn write(path: &Path, html: &str) -> Result<(), ReportError> {
-    let failed = |source| ReportError::Write { path: path.to_path_buf(), source };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".report").tempfile_in(directory).map_err(failed)?;
-    file.write_all(html.as_bytes()).map_err(failed)?;
-    // Temporary files are the user's alone; a report is there to be passed around.
-    file.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    whole::write(path, html.as_bytes()).map_err(|source| ReportError::Write { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 //! Reading and writing results files.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::{FORMAT, Results, VERSION};
+use crate::whole;
 
 /// A results file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -107,35 +108,13 @@ fn read<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, Resul
 
 /// Whether a file can be made where `path` is to be.
 pub fn can_save(path: &Path) -> Result<(), ResultsError> {
-    let made = tempfile::tempfile_in(directory_of(path));
-    made.map(drop).map_err(|source| ResultsError::Write { path: path.to_path_buf(), source })
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    whole::can_write(path).map_err(|source| ResultsError::Write { path: path.to_path_buf(), source })
 }
 
 /// Writes `path` whole or not at all: a power cut leaves the old file or the new one.
 pub fn save(results: &Results, path: &Path) -> Result<(), ResultsError> {
     let failed = |source| ResultsError::Write { path: path.to_path_buf(), source };
-    let directory = directory_of(path);
-    let mut file = tempfile::Builder::new().prefix(".results").tempfile_in(directory).map_err(failed)?;
-    let mut out = io::BufWriter::new(file.as_file_mut());
-    serde_json::to_writer_pretty(&mut out, results).map_err(|error| failed(error.into()))?;
-    out.write_all(b"\n").and_then(|()| out.flush()).map_err(failed)?;
-    drop(out);
-    set_plain_mode(file.as_file()).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    // The name is on disk when its directory is; a file system that cannot say so has no such promise to keep.
-    match fs::File::open(directory).and_then(|directory| directory.sync_all()) {
-        Err(error) if error.kind() != ErrorKind::InvalidInput => Err(failed(error)),
-        _ => Ok(()),
-    }
-}
-
-/// Temporary files are the user's alone; results are as readable as any file.
-fn set_plain_mode(file: &fs::File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
+    let mut json = serde_json::to_vec_pretty(results).map_err(|error| failed(error.into()))?;
+    json.push(b'\n');
+    whole::write(path, &json).map_err(failed)
 }
