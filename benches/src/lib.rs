@@ -15,6 +15,7 @@
 
 pub mod artifact;
 pub mod command;
+pub mod compare;
 pub mod cpio;
 pub mod direct;
 pub mod door;
@@ -25,8 +26,10 @@ pub mod measure;
 pub mod observe;
 pub mod report;
 pub mod results;
+pub mod show;
 pub mod stats;
 pub mod sweep;
+pub mod terminal;
 pub mod wire;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
