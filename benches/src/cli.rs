@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
 use flatboot_bench::sweep::{Choice, Cpus, MODES, Matrix, Memory, Mode, Request, Shape, Threads};
 use flatboot_bench::{Command, HostOptions};
@@ -46,6 +47,16 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         verb: HostVerb,
     },
+    /// Show a results file as a table
+    Show {
+        /// Results file of `run`
+        file: PathBuf,
+    },
+    /// Compare two results files, variant by variant; `--fail-above` makes it a check for CI
+    ///
+    /// Each ratio of medians, B over A, has a bootstrap confidence interval of 95 %. Exit codes: 0; 1 if a variant is shown to be
+    /// above RATIO; 2 if a file is no good, if the hosts differ, or if RATIO cannot be judged.
+    Compare(CompareArgs),
     /// Measure the claims of docs/SPECIFICATION.md; exit code 1 if one misses its bound
     Measure(MeasureArgs),
     /// Draw results files as one HTML page that needs nothing else
@@ -143,6 +154,26 @@ pub(crate) struct ObserveArgs {
     /// The order, as JSON
     #[arg(last = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Results file of `run` from before
+    pub(crate) a: PathBuf,
+    /// Results file of `run` from after
+    pub(crate) b: PathBuf,
+    /// Exit with 1 if a variant is slower in B, by a ratio above RATIO such as 1.05, and that is no noise
+    ///
+    /// Noise alone must not fail a build: besides its ratio being above RATIO, a variant's confidence interval must lie above 1
+    /// (above RATIO where that is below 1). For this the interval is widened by the number of variants, so that where nothing has
+    /// changed a whole comparison, however large, fails by chance in about 1 of 20 cases at most. What is above RATIO and may be
+    /// noise is listed, with exit code 0: more runs tell. A variant that boots in A and never in B fails. Exit code 2 if a variant
+    /// has too few samples to be judged: none, or fewer than 6 and a ratio above RATIO.
+    #[arg(long, value_name = "RATIO")]
+    pub(crate) fail_above: Option<Limit>,
+    /// Compare although the hosts differ in what makes times incomparable: kind of KVM, CPUs, kernel
+    #[arg(long)]
+    pub(crate) across_hosts: bool,
 }
 
 #[derive(Debug, Args)]

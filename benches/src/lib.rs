@@ -15,6 +15,7 @@
 
 pub mod artifact;
 pub mod command;
+pub mod compare;
 pub mod cpio;
 pub mod direct;
 pub mod door;
@@ -25,10 +26,13 @@ pub mod measure;
 pub mod observe;
 pub mod report;
 pub mod results;
+pub mod show;
 pub mod stats;
 pub mod sweep;
-mod whole;
+pub mod terminal;
 pub mod wire;
+
+mod whole;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
 pub use door::{Door, Error, Kvm, Session, SessionControl};

@@ -5,6 +5,7 @@ mod boot;
 mod cli;
 mod interrupts;
 mod programs;
+mod reading;
 mod sweeping;
 
 use std::error::Error as StdError;
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
         Verb::Boot(args) => boot::boot(&args),
         Verb::Door(args) => programs::door(&args),
         Verb::Run(args) => return sweeping::run(&args),
+        Verb::Show { file } => return reading::show(&file),
+        Verb::Compare(args) => return reading::compare(&args),
         Verb::Observe(args) => return sweeping::observe(&args),
         Verb::Host { verb: HostVerb::Run(args) } => programs::emulated(&args),
         Verb::Host { verb: HostVerb::Shell(place) } => programs::shell(&place),

@@ -10,14 +10,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::marks::{self, PortReader, Reported, now_ns};
 use super::{Content, INIT_LINE, MarksFrom, Order, memory};
 use crate::results::{End, Sample};
 
-/// How long a guest that has reached init may take to power off, so that its VMM writes its timeline.
-const POWER_OFF: Duration = Duration::from_secs(60);
+/// How long a VMM may take from SIGTERM until it has written its timeline.
+const LAST_WORDS: Duration = Duration::from_secs(60);
 /// How often [`Interrupted`] is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// Lines of a failed guest's console that are kept, and bytes of each.
@@ -151,7 +151,11 @@ fn watch(
                     if !matches!(order.marks, MarksFrom::Timeline(_)) {
                         return Ok((seen, None));
                     }
-                    deadline = Instant::now() + POWER_OFF;
+                    if let Some(pid) = vmm.pid() {
+                        // One that has just ended needs no signal.
+                        let _ = kill_process(pid, Signal::TERM);
+                    }
+                    deadline = Instant::now() + LAST_WORDS;
                 }
                 keep(&mut seen.console, line);
             }
@@ -179,7 +183,7 @@ fn why(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> String {
     match (ended, &seen.init) {
         (Some(status), Some(_)) => format!("the VMM ended ({status}) after init{message}"),
         (Some(status), None) => format!("the VMM ended ({status}) before init{message}"),
-        (None, Some(_)) => format!("the guest did not power off within {} s of init{message}", POWER_OFF.as_secs()),
+        (None, Some(_)) => format!("the VMM did not end within {} s of SIGTERM{message}", LAST_WORDS.as_secs()),
         (None, None) => format!("no init within {} s{message}", Duration::from_millis(order.limit_ms).as_secs_f64()),
     }
 }
@@ -273,8 +277,9 @@ mod tests {
 
     #[test]
     fn a_timeline_is_read_once_the_vmm_has_ended() {
-        let script = "echo 'FLATBOOT {}'; sleep 0.1; echo '{\"zero_monotonic_ns\":0,\"marks\":[\
-            {\"ns\":7,\"source\":\"guest\",\"name\":\"init-exec\"}]}' > $1";
+        let script = "trap 'echo $timeline > $1; exit 6' TERM; \
+            timeline='{\"zero_monotonic_ns\":0,\"marks\":[{\"ns\":7,\"source\":\"guest\",\"name\":\"init-exec\"}]}'; \
+            echo 'FLATBOOT {}'; while :; do sleep 0.05; done";
         let sample = sample(run(script, MarksFrom::Timeline));
         assert_eq!(sample.marks, [Mark { ns: 7, name: "init-exec".to_owned(), guest: true }]);
         assert_eq!((sample.init_ns, sample.by_mark), (7, true));
@@ -285,7 +290,8 @@ mod tests {
         let (why, console) = failure(run("echo one; echo two; echo lost >&2; exit 3", |_| MarksFrom::Nowhere));
         assert!(why.contains("exit status: 3") && why.contains("before init: lost"), "{why}");
         assert_eq!(console, ["one", "two"]);
-        let (why, _) = failure(run("echo 'FLATBOOT {}'; exit 1", MarksFrom::Timeline));
+        let (why, _) =
+            failure(run("trap 'exit 1' TERM; echo 'FLATBOOT {}'; while :; do sleep 0.05; done", MarksFrom::Timeline));
         assert!(why.contains("no timeline") && why.contains("exit status: 1"), "{why}");
         let directory = tempfile::tempdir().unwrap();
         let missing =

@@ -39,7 +39,7 @@ pub struct Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarksFrom {
-    /// The VMM writes flatboot's timeline to this file when the guest has powered off.
+    /// The VMM writes flatboot's timeline to this file when it is sent SIGTERM.
     Timeline(PathBuf),
     /// The VMM writes every byte of the mark port to this FIFO, which the observer makes.
     Port(PathBuf),

@@ -12,20 +12,26 @@ pub struct Group<'a> {
     pub samples: Vec<&'a Sample>,
     /// Boots after the warm-up round that did not reach init.
     pub failed: usize,
+    /// Why the last of them did not.
+    pub last_failure: Option<&'a str>,
 }
 
 /// One group for each variant of the sweep, in its order.
 #[must_use]
 pub fn groups(results: &Results) -> Vec<Group<'_>> {
-    let group = |(index, variant)| {
-        let boots = || results.boots.iter().filter(move |boot| boot.variant == index && boot.round > 0);
-        Group {
-            variant,
-            samples: boots().filter_map(|boot| boot.sample()).collect(),
-            failed: boots().filter(|boot| matches!(boot.end, End::Failed { .. })).count(),
+    let empty = |variant| Group { variant, samples: Vec::new(), failed: 0, last_failure: None };
+    let mut groups: Vec<_> = results.sweep.variants.iter().map(empty).collect();
+    for boot in results.boots.iter().filter(|boot| boot.round > 0) {
+        let Some(group) = groups.get_mut(boot.variant) else { continue };
+        match &boot.end {
+            End::Init(sample) => group.samples.push(sample),
+            End::Failed { why, .. } => {
+                group.failed += 1;
+                group.last_failure = Some(why);
+            }
         }
-    };
-    results.sweep.variants.iter().enumerate().map(group).collect()
+    }
+    groups
 }
 
 impl Group<'_> {

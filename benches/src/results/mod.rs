@@ -4,6 +4,8 @@
 //! Times are integer nanoseconds since just before the VMM's exec, on the clock of the host that it ran in; sizes are bytes.
 //! Nothing is averaged here: a file holds raw samples, [`crate::stats`] reads numbers off them.
 
+mod blocks;
+mod check;
 mod file;
 mod groups;
 
@@ -11,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use blocks::{Block, blocks};
 pub use file::{ResultsError, can_save, load, save};
 pub use groups::{Group, groups};
 

@@ -21,8 +21,9 @@ use crate::observe::{Order, Surroundings};
 use crate::results::{self, Boot, End, FORMAT, Facts, Results, Sweep, VERSION, Variant};
 use crate::{artifact, initramfs};
 
-/// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them.
-const CMDLINE: &str = "console=ttyS0 quiet swiotlb=noforce io_delay=none pci=off";
+/// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them. The
+/// guest waits at its end, so that the observer finds the VMM as it was when init came up.
+const CMDLINE: &str = "console=ttyS0 quiet swiotlb=noforce io_delay=none pci=off flatboot.end=hang";
 /// What a host may need besides the boot: its own start, staging of files, power-off.
 const OVERHEAD: Duration = Duration::from_secs(180);
 

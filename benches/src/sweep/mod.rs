@@ -15,6 +15,7 @@ use std::path::PathBuf;
 pub use engine::{Finished, Request, run};
 pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, size};
 pub use modes::{MODES, Mode};
+pub use progress::describe;
 pub use stop::Stop;
 pub use vmm::{Choice, Guest, Kind, Vmm};
 

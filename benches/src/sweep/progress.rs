@@ -74,10 +74,10 @@ impl Progress {
 }
 
 /// "flatboot parallel, 4 GiB, 2 vCPUs"
-pub(super) fn describe(variant: &Variant) -> String {
-    let threads = variant.threads.as_ref().map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
+#[must_use]
+pub fn describe(variant: &Variant) -> String {
     let plural = if variant.cpus == 1 { "" } else { "s" };
-    format!("{} {}{threads}, {}, {} vCPU{plural}", variant.vmm, variant.mode, size(variant.memory_bytes), variant.cpus)
+    format!("{}, {}, {} vCPU{plural}", variant.kind(), size(variant.memory_bytes), variant.cpus)
 }
 
 fn words(left: Duration) -> String {

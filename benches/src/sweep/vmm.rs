@@ -154,6 +154,8 @@ fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
         &guest.cmdline,
         "--timeline",
         &staged.text("timeline"),
+        "--shutdown-timeout",
+        "0",
     ])
 }
 

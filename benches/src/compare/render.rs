@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A comparison as text.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+
+use crate::results::{Variant, blocks};
+use crate::show::{FEW, HostWords, started};
+use crate::stats::RESAMPLES;
+use crate::sweep::{describe, size};
+use crate::terminal::{
+    Align, Clock, Column, Row, Screen, Table, bold, count, faint, fields, loud, plain, some_of, warning,
+};
+
+use super::differences::{Difference, others};
+use super::pairs::{CHANCE, LEAST, Matched, Pair, Verdict};
+use super::{Gate, Side};
+
+const COLUMNS: &[Column] = &[
+    Column { title: "vCPUs", align: Align::Right, expendable: 0 },
+    Column { title: "memory", align: Align::Right, expendable: 0 },
+    Column { title: "n", align: Align::Right, expendable: 2 },
+    Column { title: "median A", align: Align::Right, expendable: 4 },
+    Column { title: "median B", align: Align::Right, expendable: 3 },
+    Column { title: "B / A", align: Align::Right, expendable: 0 },
+    Column { title: "95 % interval", align: Align::Right, expendable: 1 },
+    Column { title: "verdict", align: Align::Left, expendable: 0 },
+];
+
+const NONE: &str = "–";
+
+pub(super) fn render(
+    sides: [Side<'_>; 2],
+    hosts: &[Difference],
+    matched: Matched<'_>,
+    gate: Option<&Gate>,
+    screen: Screen,
+) -> String {
+    let mut out = head(sides, hosts, matched.pairs.len(), screen);
+    let warnings = warnings(sides, hosts, &matched.pairs);
+    if !warnings.is_empty() {
+        out.push('\n');
+    }
+    for text in warnings {
+        out += &warning(&text, screen.width);
+    }
+    let summary = summary(&matched.pairs);
+    let only = [only("A", &matched.only_a), only("B", &matched.only_b)].concat();
+    let (table, left_out) = table(matched.pairs).render(screen.width);
+    let _ = write!(out, "\n{table}\n{}", faint(&summary, screen.width));
+    if !left_out.is_empty() {
+        out += &faint(&format!("Left out for want of room: {}.", left_out.join(", ")), screen.width);
+    }
+    if !only.is_empty() {
+        let _ = write!(out, "\n{}", fields(&only, screen.width));
+    }
+    if let Some(gate) = gate {
+        let _ = write!(out, "\n{}", verdict_of(gate, screen));
+    }
+    out
+}
+
+fn head(sides: [Side<'_>; 2], hosts: &[Difference], shared: usize, screen: Screen) -> String {
+    let [a, b] = sides.map(|side| {
+        let facts = &side.results.facts;
+        (plain(&side.path.display().to_string()), plain(&started(facts)), plain(&facts.host.words()))
+    });
+    let title = bold(&format!("A: {}, B: {}: {} in both", a.0, b.0, count(shared, "variant")));
+    let mut list = vec![("A began".to_owned(), a.1), ("B began".to_owned(), b.1)];
+    if a.2 == b.2 {
+        list.push(("host".to_owned(), a.2));
+    } else {
+        list.extend([("host of A".to_owned(), a.2), ("host of B".to_owned(), b.2)]);
+    }
+    let mut out = format!("{title}\n{}", fields(&list, screen.width));
+    let all = hosts.iter().map(|difference| (difference.what.clone(), difference.change()));
+    let others = others(sides[0].results, sides[1].results);
+    let list: Vec<_> =
+        all.chain(others.iter().map(|difference| (difference.what.clone(), difference.change()))).collect();
+    if list.is_empty() {
+        let _ = write!(out, "\n{}", faint("Host, guest, programs and command line are the same.", screen.width));
+    } else {
+        let _ = write!(out, "\n  What else differs, A → B\n{}", fields(&list, screen.width));
+    }
+    out
+}
+
+fn warnings(sides: [Side<'_>; 2], hosts: &[Difference], pairs: &[Pair<'_>]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !hosts.is_empty() {
+        let what: Vec<_> = hosts.iter().map(|difference| difference.what.as_str()).collect();
+        warnings.push(format!("the hosts differ ({}): a ratio says as much of them as of the guests", what.join(", ")));
+    }
+    for (name, side) in ["A", "B"].into_iter().zip(sides) {
+        let (is, wanted) = (side.results.boots.len(), side.results.sweep.boots_wanted());
+        if !side.results.is_complete() {
+            warnings.push(format!("{name} is incomplete: {is} of {wanted} boots"));
+        }
+    }
+    for (name, failed) in [
+        ("A", pairs.iter().map(|pair| pair.a.failed).sum::<usize>()),
+        ("B", pairs.iter().map(|pair| pair.b.failed).sum()),
+    ] {
+        if failed > 0 {
+            warnings.push(format!("{name}: {} failed; `flatboot-bench show` says why", count(failed, "boot")));
+        }
+    }
+    let few: Vec<_> = pairs.iter().map(Pair::n).filter(|n| *n < FEW).collect();
+    if let Some(least) = few.iter().min() {
+        let which = some_of(few.len(), pairs.len());
+        warnings.push(format!("fewer than {FEW} samples of {which} (least: {least}): only large differences show"));
+    }
+    let unlike = pairs.iter().filter(|pair| is_unlike(pair)).count();
+    if unlike > 0 {
+        let which = count(unlike, "variant");
+        warnings.push(format!(
+            "{which}: one file ends at the kernel's mark, the other at init's first line on the console"
+        ));
+    }
+    warnings
+}
+
+/// Whether its samples end at different moments.
+fn is_unlike(pair: &Pair<'_>) -> bool {
+    let mut kinds = pair.a.samples.iter().chain(&pair.b.samples).map(|sample| sample.by_mark);
+    let first = kinds.next();
+    kinds.any(|kind| Some(kind) != first)
+}
+
+fn table(pairs: Vec<Pair<'_>>) -> Table<'static> {
+    let clock = Clock::for_all(pairs.iter().flat_map(|pair| [pair.median_a, pair.median_b]).flatten());
+    let mut rows = Vec::new();
+    for block in blocks(pairs, |pair| pair.a.variant) {
+        rows.push(Row::Heading(plain(&block.title)));
+        let mut cpus = None;
+        for pair in &block.items {
+            let first = cpus.replace(pair.a.variant.cpus) != Some(pair.a.variant.cpus);
+            rows.push(row(pair, first, clock));
+        }
+    }
+    Table { columns: COLUMNS, rows }
+}
+
+fn row(pair: &Pair<'_>, first: bool, clock: Clock) -> Row {
+    let variant = pair.a.variant;
+    let (a, b) = (pair.a.samples.len(), pair.b.samples.len());
+    let none = || NONE.to_owned();
+    let verdict = pair.verdict();
+    let (word, style) = match verdict {
+        Verdict::Faster => ("faster", AnsiColor::Green.on_default()),
+        Verdict::Slower => ("slower", AnsiColor::Red.on_default()),
+        Verdict::NoDifference => ("no difference shown", Style::new().dimmed()),
+        Verdict::TooFew => ("too few samples", AnsiColor::Yellow.on_default()),
+    };
+    let interval = pair.judged().map(|resampled| resampled.interval(CHANCE));
+    let plain_cells = [
+        if first { variant.cpus.to_string() } else { String::new() },
+        size(variant.memory_bytes),
+        if a == b { a.to_string() } else { format!("{a}, {b}") },
+        pair.median_a.map_or_else(none, |ns| clock.show(ns)),
+        pair.median_b.map_or_else(none, |ns| clock.show(ns)),
+    ];
+    let mut cells: Vec<_> = plain_cells.into_iter().map(|text| (text, Style::new())).collect();
+    let ratio_style = if matches!(verdict, Verdict::Faster | Verdict::Slower) { style.bold() } else { Style::new() };
+    cells.push((pair.resampled.as_ref().map_or_else(none, |resampled| format!("{:.3}", resampled.ratio)), ratio_style));
+    let interval = interval.map_or_else(none, |interval| format!("{:.3} – {:.3}", interval.low, interval.high));
+    cells.extend([(interval, Style::new()), (word.to_owned(), style)]);
+    Row::Cells(cells)
+}
+
+fn summary(pairs: &[Pair<'_>]) -> String {
+    let of = |verdict| pairs.iter().filter(|pair| pair.verdict() == verdict).count();
+    let mut parts = vec![
+        format!("{} slower", of(Verdict::Slower)),
+        format!("{} faster", of(Verdict::Faster)),
+        format!("{} without a difference shown", of(Verdict::NoDifference)),
+    ];
+    if of(Verdict::TooFew) > 0 {
+        parts.push(format!("{} with fewer than {LEAST} samples", of(Verdict::TooFew)));
+    }
+    format!(
+        "{}. B / A: ratio of the median times to init. Interval: bootstrap of {RESAMPLES} resamples; of 20 variants \
+         without any difference about 1 shows one by chance.",
+        parts.join(", ")
+    )
+}
+
+fn only(name: &str, variants: &[&Variant]) -> Vec<(String, String)> {
+    variants.iter().map(|variant| (format!("only in {name}"), plain(&describe(variant)))).collect()
+}
+
+fn verdict_of(gate: &Gate, screen: Screen) -> String {
+    let limit = gate.limit;
+    let (word, color) = match gate.exit_code() {
+        0 => ("held", AnsiColor::Green),
+        1 => ("FAILED", AnsiColor::Red),
+        _ => ("NOT KNOWN", AnsiColor::Yellow),
+    };
+    let mut out = format!("--fail-above {limit}: {}\n", loud(word, color));
+    for (title, list) in [
+        ("Shown to be slower (intervals that hold for all variants at once)", &gate.failed),
+        ("Cannot be judged", &gate.unknown),
+        ("Above, but noise alone can do that (intervals that hold for all variants at once)", &gate.noise),
+    ] {
+        if !list.is_empty() {
+            let _ = write!(out, "  {title}\n{}", fields(list, screen.width));
+        }
+    }
+    out
+}

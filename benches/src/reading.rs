@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `show` and `compare`: what results files say.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use flatboot_bench::compare::{self, Options, Side};
+use flatboot_bench::terminal::{self, Screen};
+use flatboot_bench::{results, show};
+
+use crate::cli::CompareArgs;
+use crate::print_chain;
+
+/// Exit code where there is nothing to show: a file is no good, or two cannot be compared.
+const EXIT_NOTHING: u8 = 2;
+
+/// A file as a table.
+pub(crate) fn show(file: &Path) -> ExitCode {
+    end((|| {
+        let results = results::load(file)?;
+        terminal::print(&show::render(&results, file, Screen::of_stdout()))?;
+        Ok(0)
+    })())
+}
+
+/// Two files, side by side.
+pub(crate) fn compare(args: &CompareArgs) -> ExitCode {
+    end((|| {
+        let (a, b) = (results::load(&args.a)?, results::load(&args.b)?);
+        let options = Options { fail_above: args.fail_above, across_hosts: args.across_hosts };
+        let sides = (Side { path: &args.a, results: &a }, Side { path: &args.b, results: &b });
+        let (text, gate) = compare::compare(sides.0, sides.1, &options, Screen::of_stdout())?;
+        terminal::print(&text)?;
+        Ok(gate.map_or(0, |gate| gate.exit_code()))
+    })())
+}
+
+fn end(result: Result<u8, Box<dyn Error>>) -> ExitCode {
+    ExitCode::from(result.unwrap_or_else(|error| {
+        print_chain(&*error);
+        EXIT_NOTHING
+    }))
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The order in which variants are read.
+
+use std::collections::HashMap;
+
+use super::Variant;
+use crate::sweep::MODES;
+
+/// What has VMM, mode and init threads in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block<T> {
+    /// What it has in common.
+    pub title: String,
+    /// By vCPUs, then by memory, ascending.
+    pub items: Vec<T>,
+}
+
+/// `items` in blocks: VMMs in the order in which they first occur, modes in that of [`MODES`].
+pub fn blocks<T>(mut items: Vec<T>, variant: impl Fn(&T) -> &Variant) -> Vec<Block<T>> {
+    let mut vmms = HashMap::new();
+    let mut threads = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
+        let variant = variant(item);
+        vmms.entry(variant.vmm.clone()).or_insert(index);
+        threads.entry(variant.threads.clone()).or_insert(index);
+    }
+    items.sort_by_cached_key(|item| {
+        let variant = variant(item);
+        let mode = MODES.iter().position(|mode| mode.name == variant.mode).unwrap_or(MODES.len());
+        let kind =
+            (vmms.get(&variant.vmm).copied(), mode, variant.mode.clone(), threads.get(&variant.threads).copied());
+        (kind, variant.cpus, variant.memory_bytes)
+    });
+    let mut blocks: Vec<Block<T>> = Vec::new();
+    for item in items {
+        let title = variant(&item).kind();
+        match blocks.last_mut() {
+            Some(block) if block.title == title => block.items.push(item),
+            _ => blocks.push(Block { title, items: vec![item] }),
+        }
+    }
+    blocks
+}
+
+impl Variant {
+    /// All but the VM's size: "flatboot parallel (2 threads)".
+    #[must_use]
+    pub fn kind(&self) -> String {
+        let threads = self.threads.as_ref().map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
+        format!("{} {}{threads}", self.vmm, self.mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_in_reading_order() {
+        let variant = |vmm: &str, mode: &str, threads: Option<&str>, cpus, memory_bytes| Variant {
+            vmm: vmm.to_owned(),
+            mode: mode.to_owned(),
+            threads: threads.map(str::to_owned),
+            memory_bytes,
+            cpus,
+        };
+        let list = vec![
+            variant("qemu", "parallel", None, 2, 9),
+            variant("flatboot", "later", None, 1, 1),
+            variant("flatboot", "parallel", Some("50%"), 1, 1),
+            variant("qemu", "serial", None, 2, 1),
+            variant("qemu", "parallel", None, 1, 9),
+            variant("qemu", "parallel", None, 2, 1),
+            variant("flatboot", "parallel", Some("1"), 1, 1),
+        ];
+        let blocks = blocks(list, |variant| variant);
+        let titles: Vec<_> = blocks.iter().map(|block| block.title.as_str()).collect();
+        let expected = [
+            "qemu serial",
+            "qemu parallel",
+            "flatboot parallel (50% threads)",
+            "flatboot parallel (1 threads)",
+            "flatboot later",
+        ];
+        assert_eq!(titles, expected);
+        let sizes: Vec<_> = blocks[1].items.iter().map(|variant| (variant.cpus, variant.memory_bytes)).collect();
+        assert_eq!(sizes, [(1, 9), (2, 1), (2, 9)]);
+    }
+}

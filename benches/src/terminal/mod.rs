@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What people read in a terminal: tables, and numbers with their units.
+
+mod screen;
+mod table;
+mod text;
+
+pub use screen::{Screen, print};
+pub(crate) use screen::{bold, faint, fields, loud, warning};
+pub(crate) use table::{Align, Column, Row, Table};
+pub(crate) use text::{Clock, bytes, count, plain, some_of, times, when};
