@@ -2,7 +2,7 @@
 //! One boot, from just before the VMM's exec.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ pub type Interrupted = AtomicBool;
 
 /// What the VMM said.
 enum Event {
-    /// A line of the console (standard output), and when its end came.
+    /// A line of the console (standard output), and when it came.
     Line(u64, String),
     /// A line of standard error.
     Message(String),
@@ -114,15 +114,28 @@ impl Vmm {
     }
 }
 
-/// Hands over every line, cut where it is too long to be one, with the time at which its end came, while `take` wants more.
-fn lines(stream: impl Read, take: impl Fn(u64, String) -> bool) {
-    let mut stream = BufReader::new(stream);
-    let mut line = Vec::new();
-    while let Ok(1..) = (&mut stream).take(TAIL_BYTES as u64).read_until(b'\n', &mut line) {
-        if !take(now_ns(), String::from_utf8_lossy(&line).trim_end().to_owned()) {
-            return;
+/// Hands over every line, cut where it is too long to be one, while `take` wants more; with the time at which its end came, or,
+/// of init's line, its first word: the guest writes the rest byte by byte.
+fn lines(mut stream: impl Read, take: impl Fn(u64, String) -> bool) {
+    let (mut chunk, mut line, mut init) = ([0; 4096], Vec::new(), None);
+    let text = |line: &[u8]| String::from_utf8_lossy(line).trim_end().to_owned();
+    while let Ok(n @ 1..) = stream.read(&mut chunk) {
+        let ns = now_ns();
+        for byte in &chunk[..n] {
+            line.push(*byte);
+            if init.is_none() && line.ends_with(INIT_LINE.as_bytes()) {
+                init = Some(ns);
+            }
+            if *byte == b'\n' || line.len() >= TAIL_BYTES {
+                if !take(init.take().unwrap_or(ns), text(&line)) {
+                    return;
+                }
+                line.clear();
+            }
         }
-        line.clear();
+    }
+    if !line.is_empty() {
+        take(init.unwrap_or_else(now_ns), text(&line));
     }
 }
 
@@ -221,6 +234,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
     use crate::results::Mark;
+    use std::sync::Mutex;
 
     /// A VMM that is a shell script, whose `$1` is the file or FIFO for marks.
     fn order(script: &str, marks: impl Fn(PathBuf) -> MarksFrom, directory: &Path) -> Order {
@@ -259,6 +273,22 @@ mod tests {
         assert_eq!(sample.init_ns, sample.console_ns);
         assert!(sample.init_ns >= 200_000_000, "the script slept so long: {}", sample.init_ns);
         assert!(sample.host_memory_bytes > 0);
+    }
+
+    #[test]
+    fn inits_line_is_timed_by_its_first_word() {
+        let script = "printf 'FLATBOOT {'; sleep 0.3; echo '\"check\":\"start\"}'; exec sleep 1000";
+        let ns = Mutex::new(Vec::new());
+        let mut child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        lines(child.stdout.take().unwrap(), |at, line| {
+            ns.lock().unwrap().push((at, now_ns(), line));
+            false
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (at, end, line) = ns.into_inner().unwrap().remove(0);
+        assert_eq!(line, "FLATBOOT {\"check\":\"start\"}");
+        assert!(end - at >= 300_000_000, "the script slept so long: {}", end - at);
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub struct Sample {
     pub init_ns: u64,
     /// Whether that was a mark.
     pub by_mark: bool,
-    /// When init's first line came over the console, seen from outside the VMM.
+    /// When the first word of init's first line came over the console, seen from outside the VMM.
     pub console_ns: u64,
     /// When the first vCPU began to run the guest, from VMMs that say so.
     pub first_instruction_ns: Option<u64>,
