@@ -38,5 +38,7 @@ fn main() -> ExitCode {
     trials.extend(vm::handoff::corrupted().map(|(name, table)| {
         Trial::test(format!("handoff::ignored::{name}"), move || vm::handoff::is_ignored(Lab::get()?, &table))
     }));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    Lab::close();
+    conclusion.exit_code()
 }

@@ -28,12 +28,22 @@ pub(crate) struct Lab {
     session: Mutex<Option<Session>>,
 }
 
+static LAB: OnceLock<Result<Lab, String>> = OnceLock::new();
+
 impl Lab {
     /// The one lab, set up at first use.
     pub(crate) fn get() -> Result<&'static Self, Failed> {
-        static LAB: OnceLock<Result<Lab, String>> = OnceLock::new();
         let lab = LAB.get_or_init(|| Self::set_up().map_err(|error| error.message().unwrap_or("no lab").to_owned()));
         lab.as_ref().map_err(Failed::from)
+    }
+
+    /// Ends the host and removes the directory, which no destructor of a static does.
+    pub(crate) fn close() {
+        if let Some(Ok(lab)) = LAB.get() {
+            drop(lab.session.lock().unwrap_or_else(PoisonError::into_inner).take());
+            // What cannot be removed is left in the directory for temporary files.
+            let _ = std::fs::remove_dir_all(lab.scratch.path());
+        }
     }
 
     fn set_up() -> Result<Self, Failed> {
@@ -101,7 +111,7 @@ impl Lab {
     }
 
     /// A host that failed is replaced at the next use.
-    fn with_session<T>(&self, run: impl FnOnce(&mut Session) -> Result<T, Failed>) -> Result<T, Failed> {
+    pub(crate) fn with_session<T>(&self, run: impl FnOnce(&mut Session) -> Result<T, Failed>) -> Result<T, Failed> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let mut session = if let Some(session) = held.take() {
             session
