@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
 use flatboot_bench::sweep::{Choice, Cpus, MODES, Matrix, Memory, Mode, Request, Shape, Threads};
-use flatboot_bench::{Command, HostOptions};
+use flatboot_bench::{Command, HostOptions, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
 ///
@@ -57,8 +57,11 @@ pub(crate) enum Verb {
     /// Each ratio of medians, B over A, has a bootstrap confidence interval of 95 %. Exit codes: 0; 1 if a variant is shown to be
     /// above RATIO; 2 if a file is no good, if the hosts differ, or if RATIO cannot be judged.
     Compare(CompareArgs),
-    /// Measure the claims of docs/SPECIFICATION.md; exit code 1 if one misses its bound
-    Measure(MeasureArgs),
+    /// Put the promises of docs/SPECIFICATION.md to the test, a line for each
+    ///
+    /// Exit code: 0 if all that can be tested on this machine hold, 1 if one is missed, 125 if one could not be tested
+    /// because something failed, 2 if this command line is wrong, 128 + n after signal n.
+    Spec(SpecArgs),
     /// Draw results files as one HTML page that needs nothing else
     Report(ReportArgs),
     /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
@@ -177,16 +180,28 @@ pub(crate) struct CompareArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct MeasureArgs {
-    /// A claim's name, or all
-    #[arg(default_value = "all")]
-    pub(crate) claim: String,
-    /// Samples of each variant, besides the first, which is dropped
+pub(crate) struct SpecArgs {
+    /// Promises, or their sections: speed, size, limits, behaviour [default: all]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Samples of each variant of a speed promise, besides the first, which is dropped
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) runs: usize,
-    /// Directory that keeps the raw samples
-    #[arg(long, value_name = "DIR", default_value = "target/measure")]
-    pub(crate) keep: PathBuf,
+    runs: usize,
+    /// Print the promises and the command that fails when one is broken, and run nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Tell more than one line of promises that hold
+    #[arg(long)]
+    details: bool,
+    /// Directory that keeps raw samples and what tests said
+    #[arg(long, value_name = "DIR", default_value = "target/spec")]
+    keep: PathBuf,
+}
+
+impl SpecArgs {
+    pub(crate) fn options(&self) -> spec::Options {
+        spec::Options { names: self.names.clone(), runs: self.runs, keep: self.keep.clone(), details: self.details }
+    }
 }
 
 #[derive(Debug, Args)]

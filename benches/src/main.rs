@@ -14,9 +14,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use flatboot_bench::command::EXIT_HOST;
 use flatboot_bench::host::{ConsoleEnd, HostError};
-use flatboot_bench::{Error, initramfs, measure, report};
+use flatboot_bench::{Error, initramfs, report, spec};
 
-use cli::{Cli, HostVerb, ReportArgs, Verb};
+use cli::{Cli, HostVerb, ReportArgs, SpecArgs, Verb};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
@@ -28,16 +28,7 @@ fn main() -> ExitCode {
         Verb::Observe(args) => return sweeping::observe(&args),
         Verb::Host { verb: HostVerb::Run(args) } => programs::emulated(&args),
         Verb::Host { verb: HostVerb::Shell(place) } => programs::shell(&place),
-        Verb::Measure(args) => {
-            return match measure::run(&args.claim, args.runs, &args.keep, &mut std::io::stdout()) {
-                Ok(true) => ExitCode::SUCCESS,
-                Ok(false) => ExitCode::FAILURE,
-                Err(error) => {
-                    print_chain(&error);
-                    ExitCode::from(EXIT_HOST)
-                }
-            };
-        }
+        Verb::Spec(args) => return specification(&args),
         Verb::Report(args) => return draw(&args),
         Verb::Initramfs { out } => {
             return match initramfs::write_guest(&out) {
@@ -69,6 +60,20 @@ fn draw(ReportArgs { files, out }: &ReportArgs) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// `spec`: the promises, listed or put to the test.
+fn specification(args: &SpecArgs) -> ExitCode {
+    let mut out = anstream::stdout();
+    let result =
+        if args.list { spec::list(&args.names, &mut out).map(|()| 0) } else { spec::run(&args.options(), &mut out) };
+    result.map_or_else(
+        |error| {
+            print_chain(&error);
+            ExitCode::from(error.exit_code())
+        },
+        ExitCode::from,
+    )
 }
 
 /// Why nothing, or not all, was run.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Guests end in defined ways, and flatboot's exit status says which.
 
+use flatboot_bench::spec::{PROMISES, Proof, footprint};
 use libtest_mimic::Failed;
 
 use super::lab::{Lab, require};
@@ -93,34 +94,13 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
     require(outcome.stdout.is_empty(), || format!("left behind: {:?}", outcome.stdout_text()))
 }
 
-/// flatboot's own memory with 1 vCPU and 128 MiB: what is resident outside of the guest's memory is at most 5 MiB.
+/// The promise of docs/SPECIFICATION.md, whose bound this is.
 fn footprint(lab: &Lab) -> Result<(), Failed> {
-    let script = format!(
-        "rm -f {console}; {run} & pid=$!; {wait}; cat /proc/$pid/smaps; kill -KILL $pid; wait $pid",
-        console = lab.path("console").display(),
-        run = hanging(lab, "128M,shared=on", 1),
-        wait = wait_for_init(lab)
-    );
-    let outcome = lab.shell(&script)?;
-    let own = resident_kib_outside_guest(&outcome.stdout_text()).ok_or("no guest memory in smaps")?;
-    println!("flatboot's own resident memory, 1 vCPU and 128 MiB: {own} KiB");
-    require(own <= 5 << 10, || format!("{own} KiB resident outside of guest memory, at most 5120 are allowed"))
-}
-
-/// Sums `Rss` over all mappings but those of guest memory, a memfd; none if there is no such mapping.
-fn resident_kib_outside_guest(smaps: &str) -> Option<u64> {
-    let (mut guest, mut own, mut seen) = (false, 0, false);
-    for line in smaps.lines() {
-        let mut words = line.split_whitespace();
-        match (words.next(), words.next()) {
-            (Some("Rss:"), Some(kib)) if !guest => own += kib.parse::<u64>().ok()?,
-            // The line that begins a mapping has its address range first, and its file last.
-            (Some(range), _) if range.contains('-') => {
-                guest = line.contains("memfd:flatboot-guest-memory");
-                seen |= guest;
-            }
-            _ => {}
-        }
-    }
-    seen.then_some(own)
+    let bounds = PROMISES
+        .iter()
+        .filter_map(|promise| if let Proof::Footprint { kib } = promise.proof { Some(kib) } else { None });
+    let most = bounds.min().ok_or("no promise of a footprint")?;
+    let own = lab
+        .with_session(|session| Ok(footprint::measure(session, &lab.flatboot, lab.guest(), &lab.path("footprint"))?))?;
+    require(own <= most, || format!("{own} KiB resident outside of guest memory, at most {most} are allowed"))
 }

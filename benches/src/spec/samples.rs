@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::guest::Timeline;
+use crate::stats;
 
 /// One boot.
 #[derive(Debug, Clone, Serialize)]
@@ -39,21 +40,19 @@ impl Samples {
     /// Median nanoseconds of `step` (two marks) for `variant`.
     #[must_use]
     pub fn median(&self, variant: &str, step: (&str, &str)) -> Option<u64> {
-        median(&self.values(variant, |timeline| timeline.between(step.0, step.1)))
+        stats::median(&self.values(variant, |timeline| timeline.between(step.0, step.1)))
     }
 
     /// Median number of host page faults during `step`.
     #[must_use]
     pub fn median_faults(&self, variant: &str, step: (&str, &str)) -> Option<u64> {
-        median(&self.values(variant, |timeline| timeline.faults_between(step.0, step.1)))
+        stats::median(&self.values(variant, |timeline| timeline.faults_between(step.0, step.1)))
     }
 
     /// Ratio of the medians of two variants.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^52 ns")]
     pub fn ratio(&self, above: &str, below: &str, step: (&str, &str)) -> Option<f64> {
-        let (above, below) = (self.median(above, step)?, self.median(below, step)?);
-        (below > 0).then(|| above as f64 / below as f64)
+        stats::ratio(self.median(above, step)?, self.median(below, step)?)
     }
 
     /// A row a variant: samples, minimum, median, 95th percentile of `step` in milliseconds, host faults, init.
@@ -71,14 +70,14 @@ impl Samples {
         );
         for name in names {
             let values = self.values(name, |timeline| timeline.between(step.0, step.1));
-            let init = median(&self.values(name, |timeline| timeline.init_ns));
+            let init = stats::median(&self.values(name, |timeline| timeline.init_ns));
             let _ = writeln!(
                 table,
                 "{name:<28} {:>3} {:>10} {:>10} {:>10} {:>12} {:>12}",
                 values.len(),
                 milliseconds(values.first().copied()),
-                milliseconds(median(&values)),
-                milliseconds(percentile(&values, 95)),
+                milliseconds(stats::median(&values)),
+                milliseconds(stats::percentile(&values, 95)),
                 self.median_faults(name, step).map_or_else(String::new, |faults| faults.to_string()),
                 milliseconds(init)
             );
@@ -87,53 +86,34 @@ impl Samples {
     }
 }
 
-fn milliseconds(ns: Option<u64>) -> String {
+/// Nanoseconds as milliseconds with two digits after the point.
+pub(super) fn milliseconds(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| format!("{}.{:02}", ns / 1_000_000, ns / 10_000 % 100))
 }
 
-/// The middle value, or the mean of the two middle ones.
-fn median(sorted: &[u64]) -> Option<u64> {
-    let middle = sorted.len() / 2;
-    match sorted.len() % 2 {
-        1 => sorted.get(middle).copied(),
-        _ => Some(u64::midpoint(*sorted.get(middle.checked_sub(1)?)?, *sorted.get(middle)?)),
-    }
-}
-
-/// The smallest value that is not below `percent` of all.
-fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
-    sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::guest::Mark;
 
-    fn sample(variant: &str, ns: u64) -> Sample {
+    /// Boots of which each took so many nanoseconds from mark "a" to mark "b".
+    pub(crate) fn samples(boots: &[(&str, u64)]) -> Samples {
         let mark = |ns, name: &str| Mark { ns, host_faults: ns / 2, name: name.to_owned() };
-        let timeline = Timeline { init_ns: Some(ns), marks: vec![mark(10, "a"), mark(10 + ns, "b")] };
-        Sample { variant: variant.to_owned(), timeline }
+        let sample = |(variant, ns): &(&str, u64)| Sample {
+            variant: (*variant).to_owned(),
+            timeline: Timeline { init_ns: Some(*ns), marks: vec![mark(10, "a"), mark(10 + ns, "b")] },
+        };
+        Samples { all: boots.iter().map(sample).collect() }
     }
 
     #[test]
     fn medians_and_ratios() {
-        let mut samples = Samples::default();
-        for (variant, ns) in [("x", 30), ("y", 10), ("x", 10), ("y", 10), ("x", 20), ("y", 30)] {
-            samples.push(sample(variant, ns));
-        }
+        let samples = samples(&[("x", 30), ("y", 10), ("x", 10), ("y", 10), ("x", 20), ("y", 30)]);
         let step = ("a", "b");
         assert_eq!((samples.median("x", step), samples.median("y", step)), (Some(20), Some(10)));
         assert_eq!(samples.ratio("x", "y", step), Some(2.0));
         assert_eq!(samples.median_faults("x", step), Some(10));
         assert_eq!(samples.ratio("x", "z", step), None);
         assert_eq!(samples.median("x", ("a", "c")), None);
-    }
-
-    #[test]
-    fn order_statistics() {
-        assert_eq!((median(&[]), median(&[7]), median(&[1, 2])), (None, Some(7), Some(1)));
-        let hundred: Vec<u64> = (1..=100).collect();
-        assert_eq!((percentile(&hundred, 95), percentile(&[3], 95), percentile(&[], 95)), (Some(95), Some(3), None));
     }
 }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Boots for the promises that are numbers.
+//!
+//! Machines are shared and noisy, so variants are interleaved (A B C A B C …), the first round is dropped, and each sample
+//! gets a host of its own: the second guest in one emulated host runs on pages that held translated code, and is slower.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::footprint::{self, FootprintError};
+use super::progress::Progress;
+use super::samples::{Sample, Samples};
+use super::stop::Stop;
+use crate::artifact::{self, ArtifactError};
+use crate::door::{Door, Error, Session};
+use crate::guest::{Guest, GuestError};
+use crate::host::HostOptions;
+use crate::initramfs::{self, InitramfsError};
+
+/// A measurement did not come about.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Something to run is missing.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// The initramfs.
+    #[error(transparent)]
+    Initramfs(#[from] InitramfsError),
+    /// The door.
+    #[error(transparent)]
+    Door(#[from] Error),
+    /// A guest.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The footprint.
+    #[error(transparent)]
+    Footprint(#[from] FootprintError),
+    /// A guest failed, or reported no marks.
+    #[error("{variant}: the guest failed with exit code {code}: {tail}")]
+    Failed {
+        /// The variant.
+        variant: &'static str,
+        /// flatboot's exit code.
+        code: u8,
+        /// What it said last.
+        tail: String,
+    },
+    /// Nowhere to put the initramfs.
+    #[error("{}: cannot be written", path.display())]
+    Scratch {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A signal came in between.
+    #[error("stopped by signal {0}")]
+    Stopped(i32),
+}
+
+/// One way to boot, to be compared with others.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// Its name in tables and in the samples.
+    pub name: &'static str,
+    /// The guest.
+    pub guest: Guest,
+}
+
+/// What boots need: found and built once.
+#[derive(Debug)]
+pub struct Bench {
+    door: Door,
+    flatboot: PathBuf,
+    /// The emulated host's kernel, if that is what is used.
+    host_kernel: Option<PathBuf>,
+    /// Writable behind the door.
+    scratch: PathBuf,
+}
+
+impl Bench {
+    /// Finds flatboot, decides about KVM, and writes the tiny initramfs into a directory below `scratch`.
+    pub fn open(scratch: &Path) -> Result<Self, BenchError> {
+        let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
+        let door = Door::open(Some(&flatboot))?;
+        let scratch = scratch.join("bench");
+        std::fs::create_dir_all(&scratch).map_err(|source| BenchError::Scratch { path: scratch.clone(), source })?;
+        initramfs::write_guest(&scratch.join("tiny.cpio"))?;
+        let host_kernel = door.host_kernel()?;
+        Ok(Self { door, flatboot, host_kernel, scratch })
+    }
+
+    /// Which KVM is used, and why.
+    #[must_use]
+    pub fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// A guest with the kernel that `guest-kernel/build.sh` calls `kernel`, and the tiny initramfs.
+    pub fn guest(&self, kernel: &str) -> Result<Guest, BenchError> {
+        let vmlinux = artifact::kernel(kernel)?.join("vmlinux");
+        Ok(Guest::new(&vmlinux, &self.scratch.join("tiny.cpio")))
+    }
+
+    /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).
+    pub fn footprint(&self, guest: Guest) -> Result<u64, BenchError> {
+        let console = self.scratch.join("console");
+        Ok(footprint::measure(&mut self.host()?, &self.flatboot, guest, &console)?)
+    }
+
+    /// `runs` samples of each variant, interleaved, after one round that does not count.
+    pub(super) fn measure(
+        &self,
+        variants: &[Variant],
+        runs: usize,
+        stop: &Stop,
+        progress: &mut Progress,
+    ) -> Result<Samples, BenchError> {
+        let mut samples = Samples::default();
+        progress.expect((runs + 1) * variants.len());
+        for round in 0..=runs {
+            for variant in variants {
+                let rounds = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {runs}") };
+                progress.show(&format!("{rounds}: {}", variant.name));
+                let sample = self.sample(variant);
+                if let Some(signal) = stop.signal() {
+                    return Err(BenchError::Stopped(signal));
+                }
+                progress.done(1);
+                if round > 0 {
+                    samples.push(sample?);
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    fn sample(&self, variant: &Variant) -> Result<Sample, BenchError> {
+        let timeline = self.scratch.join("timeline.json");
+        let ended = variant.guest.clone().timeline(&timeline).run(&mut self.host()?, &self.flatboot)?;
+        match ended.timeline {
+            Some(timeline) if ended.outcome.code == 0 && timeline.init_ns.is_some() => {
+                Ok(Sample { variant: variant.name.to_owned(), timeline })
+            }
+            _ => Err(BenchError::Failed {
+                variant: variant.name,
+                code: ended.outcome.code,
+                tail: String::from_utf8_lossy(&ended.outcome.stderr).lines().next_back().unwrap_or_default().to_owned(),
+            }),
+        }
+    }
+
+    /// A fresh host.
+    fn host(&self) -> Result<Session, BenchError> {
+        let writable = vec![self.scratch.clone()];
+        Ok(self.door.start(&HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() })?)
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! flatboot's own memory: what is resident in its process outside of the guest's memory.
+
+use std::path::Path;
+
+use crate::command::Command;
+use crate::door::{Error, Session};
+use crate::guest::Guest;
+
+/// Runs its arguments with init's console in the file `$0`, waits for init's last line, shows the mappings, ends it.
+const SCRIPT: &str = r#"
+    rm -f "$0"; "$@" & pid=$!
+    n=0; until grep -q '"check":"done"' "$0" 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ] || break; sleep 0.1; done
+    [ $n -lt 600 ] && cat /proc/$pid/smaps
+    kill -KILL $pid; wait $pid
+"#;
+
+/// What the file of guest memory is called when it is shared, and so can be told from the rest.
+const GUEST_MEMORY: &str = "memfd:flatboot-guest-memory";
+
+/// The footprint could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum FootprintError {
+    /// The door.
+    #[error(transparent)]
+    Door(#[from] Error),
+    /// No guest came up.
+    #[error("no mappings of a running guest: {0}")]
+    NoGuest(String),
+}
+
+/// KiB that are resident outside of guest memory when `guest`, given 1 vCPU and 128 MiB, has done its checks.
+///
+/// `console` is a file that may be written behind the door. Source: `Rss` in `/proc/PID/smaps`.
+pub fn measure(session: &mut Session, flatboot: &Path, guest: Guest, console: &Path) -> Result<u64, FootprintError> {
+    let serial = format!("file={}", console.display());
+    let guest = guest.cpus(1).memory("size=128M,shared=on").cmdline("flatboot.end=hang").options(["--serial", &serial]);
+    let run = guest.command(flatboot);
+    let watched = Command::new("/bin/sh").args(["-c", SCRIPT]).arg(console).arg(run.program).args(run.args);
+    let outcome = session.run(&watched.timeout(guest.limit))?;
+    resident_kib_outside_guest(&outcome.stdout_text()).ok_or_else(|| {
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        FootprintError::NoGuest(stderr.lines().next_back().unwrap_or("it said nothing").to_owned())
+    })
+}
+
+/// Sums `Rss` over all mappings but those of guest memory; none if there is no such mapping.
+fn resident_kib_outside_guest(smaps: &str) -> Option<u64> {
+    let (mut guest, mut own, mut seen) = (false, 0, false);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("Rss:"), Some(kib)) if !guest => own += kib.parse::<u64>().ok()?,
+            // The line that begins a mapping has its address range first, and its file last.
+            (Some(range), _) if range.contains('-') => {
+                guest = line.contains(GUEST_MEMORY);
+                seen |= guest;
+            }
+            _ => {}
+        }
+    }
+    seen.then_some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guest_memory_is_left_out() {
+        let smaps = "00400000-00500000 r-xp 0 fe:00 1   /flatboot\nSize: 1024 kB\nRss:  600 kB\n\
+            7f00-7f08 rw-s 0 00:01 2   /memfd:flatboot-guest-memory (deleted)\nRss:  9999 kB\n\
+            7ffe-7fff rw-p 0 00:00 0   [stack]\nRss:  24 kB\n";
+        assert_eq!(resident_kib_outside_guest(smaps), Some(624));
+        assert_eq!(resident_kib_outside_guest("00400000-00500000 r-xp 0 fe:00 1\nRss: 600 kB\n"), None);
+        assert_eq!(resident_kib_outside_guest(""), None);
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The specification: every promise of the project, how each is put to the test, and what came of it.
+//!
+//! [`PROMISES`] is their one home. docs/SPECIFICATION.md shows it, and a test holds the two against each other.
+
+mod bench;
+mod cargo;
+pub mod footprint;
+mod outcome;
+mod progress;
+mod promise;
+mod promises;
+mod run;
+mod samples;
+mod speed;
+mod stop;
+
+pub use bench::{Bench, BenchError, Variant};
+pub use outcome::{Outcome, Status};
+pub use promise::{Bound, Promise, Proof, Section};
+pub use promises::PROMISES;
+pub use run::{Options, SpecError, list, run};
+pub use samples::{Sample, Samples};
+pub use speed::Claim;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The promises. A new one is an entry here and the row of docs/SPECIFICATION.md that the test then asks for.
+
+use super::promise::{Bound, Promise, Proof, Section};
+use super::speed::{self, Claim};
+
+/// The deferred part of the memmap, as the kernel marks it.
+const DEFERRED: (&str, &str) = ("deferred-begin", "deferred-end");
+
+/// All promises, in the order of docs/SPECIFICATION.md.
+pub const PROMISES: &[Promise] = &[
+    Promise {
+        name: "deferred-threads",
+        section: Section::Speed,
+        statement: "64 GiB, memmap backed: deferred init on 2 vCPUs is {bound} times as fast as on 1",
+        proof: Proof::Speed(Claim {
+            step: DEFERRED,
+            variants: speed::threads,
+            above: "warm, 1 thread",
+            below: "warm, 2 threads",
+            bound: Bound::AtLeast(1.5),
+            cpus: 2,
+            also: speed::share_of_faults,
+        }),
+    },
+    Promise {
+        name: "deferred-holes",
+        section: Section::Speed,
+        statement: "64 GiB, memmap backed: memory cut into 64 regions takes {bound} times as long as one region",
+        proof: Proof::Speed(Claim {
+            step: DEFERRED,
+            variants: speed::holes,
+            above: "64 regions",
+            below: "1 region",
+            bound: Bound::AtMost(1.1),
+            cpus: 1,
+            also: speed::stock_ratio,
+        }),
+    },
+    Promise {
+        name: "footprint",
+        section: Section::Size,
+        statement: "flatboot's own resident memory, guest memory apart, with 1 vCPU and 128 MiB: {bound}",
+        proof: Proof::Footprint { kib: 5120 },
+    },
+    tests(
+        "limit-vcpus",
+        Section::Limits,
+        "vCPUs: 1 to 255 (one-byte APIC ids, of which the last means \"all\"), and no more than KVM allows",
+        &["--test", "cli", "run --cpus boot="],
+    ),
+    tests(
+        "limit-memory",
+        Section::Limits,
+        "memory: 64 MiB to what the host's physical addresses have room for; multiples of 1 MiB",
+        &["--test", "cli", "run --memory size="],
+    ),
+    tests(
+        "limit-disks",
+        Section::Limits,
+        "virtio disks: 0 to 13",
+        &["--release", "--test", "vm", "devices::most_disks"],
+    ),
+    tests(
+        "limit-cmdline",
+        Section::Limits,
+        "kernel command line: 2047 bytes at most, flatboot's defaults included",
+        &["--test", "cli", "run --cmdline "],
+    ),
+    tests("limit-holes", Section::Limits, "memory holes (`holes=`): 0 to 124", &["--test", "cli", "holes="]),
+    tests(
+        "boots",
+        Section::Behaviour,
+        "1, 2, 4, 16 vCPUs; 64 MiB to 256 GiB, ragged sizes, holes; vmlinux and bzImage; Debian's unmodified cloud kernel; 20 boots in a row",
+        &["--release", "--test", "vm", "boots::"],
+    ),
+    tests(
+        "debian",
+        Section::Behaviour,
+        "Debian 12 comes up to its login prompt, and the power button takes it down",
+        &["--release", "--test", "vm", "debian::"],
+    ),
+    tests(
+        "endings",
+        Section::Behaviour,
+        "power-off, reset, panic, triple fault, SIGTERM, SIGKILL end in the documented way",
+        &["--release", "--test", "vm", "endings::"],
+    ),
+    tests(
+        "devices",
+        Section::Behaviour,
+        "a real driver finds disks, the entropy device and the serial port as they were asked for",
+        &["--release", "--test", "vm", "devices::"],
+    ),
+    tests(
+        "handoff",
+        Section::Behaviour,
+        "a hand-off with any field broken is ignored with one line, and the guest boots with all its memory",
+        &["--release", "--test", "vm", "handoff::"],
+    ),
+    tests(
+        "threads",
+        Section::Behaviour,
+        "deferred init with any number of threads makes the zones that serial init makes",
+        &["--release", "--test", "vm", "handoff::threads"],
+    ),
+    tests(
+        "modes",
+        Section::Behaviour,
+        "every mode of `memmap_init=` is the one in effect and gives the same MemTotal; an unknown one is ignored with one line",
+        &["--release", "--test", "vm", "handoff::modes"],
+    ),
+    tests(
+        "hostile-guest",
+        Section::Behaviour,
+        "no guest input makes a device panic, loop or leave guest memory",
+        &["--lib", "devices::"],
+    ),
+    tests(
+        "wrong-input",
+        Section::Behaviour,
+        "wrong input: one line, exit status 1 or 2, nothing left behind",
+        &["--test", "cli"],
+    ),
+    tests(
+        "sweeps",
+        Section::Behaviour,
+        "a sweep keeps every raw sample, outlives failed and hung boots, can be stopped, killed and resumed, and overwrites nothing",
+        &["--test", "sweep"],
+    ),
+    tests(
+        "vmms",
+        Section::Behaviour,
+        "flatboot and QEMU boot the same guest, and the observer times both by the kernel's mark",
+        &["--release", "--test", "vm", "sweep::"],
+    ),
+    tests(
+        "results",
+        Section::Behaviour,
+        "`show` and `compare` read any file of `run` and refuse any other; what is slower by more than the limit fails, noise does not",
+        &["--test", "results"],
+    ),
+    tests(
+        "report",
+        Section::Behaviour,
+        "the report loads in a browser without an error or the network, draws every chart and sorts its table",
+        &["--test", "report"],
+    ),
+    tests(
+        "emulated-host",
+        Section::Behaviour,
+        "the emulated KVM host passes on input, output, signals and exit codes, and its failures are told from the program's",
+        &["--release", "--test", "host"],
+    ),
+];
+
+const fn tests(
+    name: &'static str,
+    section: Section,
+    statement: &'static str,
+    arguments: &'static [&'static str],
+) -> Promise {
+    Promise { name, section, statement, proof: Proof::Tests(arguments) }
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Puts promises to the test, one after another, a line for each.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fs, thread};
+
+use anstyle::Style;
+use tempfile::TempDir;
+
+use super::bench::{Bench, BenchError};
+use super::cargo;
+use super::outcome::{Outcome, Status};
+use super::progress::{Progress, clock};
+use super::promise::{Promise, Proof, Section};
+use super::promises::PROMISES;
+use super::samples::Samples;
+use super::speed::Claim;
+use super::stop::Stop;
+use crate::chain;
+use crate::command::EXIT_HOST;
+
+/// Exit code when a promise is missed.
+const EXIT_MISSED: u8 = 1;
+/// Exit code when what was asked for makes no sense, as of clap.
+const EXIT_USAGE: u8 = 2;
+/// A claim of speed is made from so many runs, or more.
+const RUNS_OF_A_CLAIM: usize = 10;
+/// Columns of the lines.
+const PROMISED: usize = 18;
+const MEASURED: usize = 40;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of promises and of sections; none for all.
+    pub names: Vec<String>,
+    /// Samples of each variant of a speed promise, besides the first, which is dropped.
+    pub runs: usize,
+    /// Directory that keeps raw samples and what tests said.
+    pub keep: PathBuf,
+    /// Tell more than a line of promises that held.
+    pub details: bool,
+}
+
+/// Nothing, or not all, was put to the test.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// No promise of that name.
+    #[error("spec {0}: no such promise; there are: {names}, and the sections {sections}", names = names(), sections = sections())]
+    Unknown(String),
+    /// Not a number of runs.
+    #[error("--runs {0}: must be 1 to 1000 (claims are made from {RUNS_OF_A_CLAIM} or more)")]
+    Runs(usize),
+    /// Nowhere to keep samples, or to put temporary files.
+    #[error("{}: cannot be written", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Signals cannot be caught.
+    #[error("cannot handle signals")]
+    Signals(#[source] io::Error),
+    /// Nobody takes the results.
+    #[error("standard output cannot be written")]
+    Output(#[source] io::Error),
+}
+
+impl SpecError {
+    /// Exit code: 2 for a wrong command line, else 125.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Unknown(_) | Self::Runs(_) => EXIT_USAGE,
+            _ => EXIT_HOST,
+        }
+    }
+}
+
+fn names() -> String {
+    PROMISES.iter().map(|promise| promise.name).collect::<Vec<_>>().join(", ")
+}
+
+fn sections() -> String {
+    Section::ALL.map(Section::name).join(", ")
+}
+
+/// The promises that `names` means, in the order of the document.
+fn choose(names: &[String]) -> Result<Vec<&'static Promise>, SpecError> {
+    let is = |promise: &Promise, name: &String| promise.name == name || promise.section.name() == name;
+    if let Some(unknown) = names.iter().find(|name| !PROMISES.iter().any(|promise| is(promise, name))) {
+        return Err(SpecError::Unknown(unknown.clone()));
+    }
+    Ok(PROMISES.iter().filter(|promise| names.is_empty() || names.iter().any(|name| is(promise, name))).collect())
+}
+
+/// Prints the promises that `names` means, each with the command that fails when it is broken.
+pub fn list(names: &[String], out: &mut impl Write) -> Result<(), SpecError> {
+    let bold = Style::new().bold();
+    for promise in choose(names)? {
+        writeln!(out, "{bold}{}{bold:#}\n  {}\n  {}", promise.name, promise.text(), promise.command())
+            .map_err(SpecError::Output)?;
+    }
+    Ok(())
+}
+
+/// Puts promises to the test and prints a line for each, and what they come to.
+///
+/// Gives the exit code: 0 if all that can be tested here hold, 1 if one is missed, 125 if one could not be tested for
+/// another reason than that this machine lacks something, 128 + n after signal n.
+pub fn run(options: &Options, out: &mut impl Write) -> Result<u8, SpecError> {
+    if !(1..=1000).contains(&options.runs) {
+        return Err(SpecError::Runs(options.runs));
+    }
+    let chosen = choose(&options.names)?;
+    let keep = |source| SpecError::Directory { path: options.keep.clone(), source };
+    fs::create_dir_all(&options.keep).map_err(keep)?;
+    // Its children must not be told apart by where they were started from.
+    let options = Options { keep: options.keep.canonicalize().map_err(keep)?, ..options.clone() };
+
+    let stop = Stop::catch().map_err(SpecError::Signals)?;
+    let scratch = tempfile::Builder::new().prefix("flatboot-spec-").tempdir();
+    let scratch = scratch.map_err(|source| SpecError::Directory { path: std::env::temp_dir(), source })?;
+    let mut runner = Runner { options: &options, stop, scratch, bench: None };
+    let result = runner.all(&chosen, out);
+    if let Some(signal) = runner.stop.signal() {
+        // Nothing that still runs finds its files gone.
+        Stop::settle();
+        eprintln!("==> stopped by signal {signal}");
+        return Ok(u8::try_from(128 + signal).unwrap_or(EXIT_HOST));
+    }
+    result
+}
+
+/// Puts one promise after another to the test.
+struct Runner<'a> {
+    options: &'a Options,
+    stop: Stop,
+    scratch: TempDir,
+    /// Found when it is first needed; why not, if that failed.
+    bench: Option<Result<Bench, String>>,
+}
+
+impl Runner<'_> {
+    fn all(&mut self, chosen: &[&Promise], out: &mut impl Write) -> Result<u8, SpecError> {
+        let since = Instant::now();
+        let mut section = None;
+        let mut outcomes = Vec::new();
+        for (index, promise) in chosen.iter().enumerate() {
+            let label = format!("({} of {}) {}", index + 1, chosen.len(), promise.name);
+            let mut progress = Progress::begin(label);
+            let outcome = self.prove(promise, &mut progress);
+            progress.clear();
+            if self.stop.signal().is_some() {
+                break;
+            }
+            match Stop::end_leftovers() {
+                0 => {}
+                left => eprintln!("==> {}: left {left} processes running, which were ended", promise.name),
+            }
+            if section.replace(promise.section) != Some(promise.section) {
+                heading(promise.section, out).map_err(SpecError::Output)?;
+            }
+            line(promise, &outcome, progress.elapsed(), out).map_err(SpecError::Output)?;
+            if self.options.details || !matches!(outcome.status, Status::Held | Status::CannotHere(_)) {
+                details(&outcome, out).map_err(SpecError::Output)?;
+            }
+            outcomes.push(outcome);
+        }
+        if !outcomes.is_empty() {
+            self.summary(&outcomes, since.elapsed(), out).map_err(SpecError::Output)?;
+        }
+        Ok(exit_code(&outcomes))
+    }
+
+    fn prove(&mut self, promise: &Promise, progress: &mut Progress) -> Outcome {
+        progress.show("");
+        let outcome = match &promise.proof {
+            Proof::Tests(arguments) => {
+                let log = self.options.keep.join(format!("{}.log", promise.name));
+                return cargo::test(arguments, &log, self.scratch.path(), progress);
+            }
+            Proof::Speed(claim) => self.speed(promise.name, claim, progress),
+            Proof::Footprint { kib } => self.footprint(*kib, progress),
+        };
+        outcome.unwrap_or_else(Outcome::not_run)
+    }
+
+    fn footprint(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome, String> {
+        let bench = open(&mut self.bench, self.scratch.path(), progress)?;
+        let guest = bench.guest("guest").map_err(|error| chain(&error))?;
+        progress.show("one guest with 1 vCPU and 128 MiB");
+        let kib = bench.footprint(guest).map_err(|error| chain(&error))?;
+        let status = if kib <= bound { Status::Held } else { Status::Missed };
+        Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.door().to_string()] })
+    }
+
+    fn speed(&mut self, name: &str, claim: &Claim, progress: &mut Progress) -> Result<Outcome, String> {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        if cpus < claim.cpus {
+            return Ok(Outcome::cannot_here(format!("it takes {} processors, there is {cpus}", claim.cpus)));
+        }
+        let runs = self.options.runs;
+        let bench = open(&mut self.bench, self.scratch.path(), progress)?;
+        let said = |error: BenchError| chain(&error);
+        let variants = (claim.variants)(bench).map_err(said)?;
+        let samples = bench.measure(&variants, runs, &self.stop, progress).map_err(said)?;
+        let mut outcome = claim.judge(&samples, runs);
+        let file = store(&samples, name, &self.options.keep).map_err(|error| chain(&error))?;
+        outcome.details.push(format!("{}; raw samples: {}", bench.door(), file.display()));
+        Ok(outcome)
+    }
+
+    fn summary(&self, outcomes: &[Outcome], took: Duration, out: &mut impl Write) -> io::Result<()> {
+        let count = |is: fn(&Status) -> bool| outcomes.iter().filter(|outcome| is(&outcome.status)).count();
+        let held = count(|status| *status == Status::Held);
+        let missed = count(|status| *status == Status::Missed);
+        let took = clock(took);
+        let keep = self.options.keep.display();
+        writeln!(out, "\n{held} held, {missed} missed, {} not run, in {took}", outcomes.len() - held - missed)?;
+        writeln!(out, "raw samples and what the tests said: {keep}")?;
+        if self.options.runs < RUNS_OF_A_CLAIM && outcomes.iter().any(|outcome| outcome.measured.contains('×')) {
+            writeln!(
+                out,
+                "fewer than {RUNS_OF_A_CLAIM} runs: a trial, speed is claimed from {RUNS_OF_A_CLAIM} or more"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What boots need, found when it is first needed.
+fn open<'a>(
+    bench: &'a mut Option<Result<Bench, String>>,
+    scratch: &Path,
+    progress: &Progress,
+) -> Result<&'a Bench, String> {
+    // The kernels' build writes lines of its own.
+    progress.clear();
+    let open = || {
+        eprintln!("==> looking for flatboot, KVM and kernels");
+        Bench::open(scratch).map_err(|error| chain(&error))
+    };
+    bench.get_or_insert_with(open).as_ref().map_err(Clone::clone)
+}
+
+fn exit_code(outcomes: &[Outcome]) -> u8 {
+    let any = |is: fn(&Status) -> bool| outcomes.iter().any(|outcome| is(&outcome.status));
+    if any(|status| *status == Status::Missed) {
+        EXIT_MISSED
+    } else if any(|status| matches!(status, Status::NotRun(_))) {
+        EXIT_HOST
+    } else {
+        0
+    }
+}
+
+fn heading(section: Section, out: &mut impl Write) -> io::Result<()> {
+    let bold = Style::new().bold();
+    let name = section.name();
+    writeln!(out, "\n{bold}{}{}{bold:#}", name[..1].to_uppercase(), &name[1..])
+}
+
+fn line(promise: &Promise, outcome: &Outcome, took: Duration, out: &mut impl Write) -> io::Result<()> {
+    let width = PROMISES.iter().map(|promise| promise.name.len()).max().unwrap_or(0);
+    let (words, style) = outcome.status.words();
+    let dim = Style::new().dimmed();
+    writeln!(
+        out,
+        "  {:<width$}  {:<PROMISED$}  {:<MEASURED$}  {style}{words}{style:#}  {dim}{}{dim:#}",
+        promise.name,
+        promise.in_short(),
+        outcome.measured,
+        clock(took)
+    )
+}
+
+fn details(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
+    outcome.details.iter().try_for_each(|line| writeln!(out, "      {line}"))
+}
+
+/// Keeps `samples`, whatever they say.
+fn store(samples: &Samples, name: &str, directory: &Path) -> Result<PathBuf, SpecError> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let path = directory.join(format!("{name}-{seconds}.json"));
+    let failed = |source: io::Error| SpecError::Directory { path: path.clone(), source };
+    let json = serde_json::to_vec(samples).map_err(|error| failed(error.into()))?;
+    fs::write(&path, json).map_err(failed)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(status: Status) -> Outcome {
+        Outcome { status, measured: String::new(), details: Vec::new() }
+    }
+
+    #[test]
+    fn names_and_sections_choose() {
+        let chosen = |names: &[&str]| choose(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(chosen(&[]).unwrap().len(), PROMISES.len());
+        let names: Vec<_> = chosen(&["size", "deferred-holes"]).unwrap().iter().map(|promise| promise.name).collect();
+        assert_eq!(names, ["deferred-holes", "footprint"]);
+        let error = chosen(&["size", "nothing"]).unwrap_err();
+        assert_eq!(error.exit_code(), EXIT_USAGE);
+        assert!(error.to_string().starts_with("spec nothing: no such promise; there are: deferred-threads, "));
+    }
+
+    #[test]
+    fn the_exit_code_tells_missed_from_not_run() {
+        let cannot = || outcome(Status::CannotHere("x".to_owned()));
+        let failed = || outcome(Status::NotRun("x".to_owned()));
+        let (held, missed) = (|| outcome(Status::Held), || outcome(Status::Missed));
+        assert_eq!(exit_code(&[held(), cannot()]), 0);
+        assert_eq!(exit_code(&[held(), failed(), cannot()]), EXIT_HOST);
+        assert_eq!(exit_code(&[failed(), missed(), held()]), EXIT_MISSED);
+    }
+}

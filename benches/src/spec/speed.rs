@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Promises of speed: which boots are compared, in which step, and what their ratio must be.
+
+use super::bench::{Bench, BenchError, Variant};
+use super::outcome::{Outcome, Status};
+use super::promise::Bound;
+use super::samples::{Samples, milliseconds};
+use crate::guest::Guest;
+
+/// A ratio of medians.
+#[derive(Debug)]
+pub struct Claim {
+    /// The step that is timed: from one mark to another.
+    pub step: (&'static str, &'static str),
+    /// The boots that are run, those that only explain the numbers included.
+    pub variants: fn(&Bench) -> Result<Vec<Variant>, BenchError>,
+    /// The variant whose median is divided …
+    pub above: &'static str,
+    /// … by that of this one.
+    pub below: &'static str,
+    /// What the ratio must be.
+    pub bound: Bound,
+    /// Processors of this machine without which the comparison means nothing.
+    pub cpus: usize,
+    /// What the other variants say.
+    pub also: fn(&Samples, (&str, &str)) -> String,
+}
+
+impl Claim {
+    /// Whether it holds of `samples`, `runs` of each variant.
+    #[must_use]
+    pub fn judge(&self, samples: &Samples, runs: usize) -> Outcome {
+        let ratio = samples.ratio(self.above, self.below, self.step).unwrap_or(f64::NAN);
+        let status = if self.bound.holds(ratio) { Status::Held } else { Status::Missed };
+        let of = |variant| milliseconds(samples.median(variant, self.step));
+        let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+        let measured = format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(self.above), of(self.below));
+        let mut details = vec![format!("from {} to {}:", self.step.0, self.step.1)];
+        details.extend(samples.table(self.step).lines().map(str::to_owned));
+        details.push(format!("{} / {} = {ratio:.2}{}", self.above, self.below, (self.also)(samples, self.step)));
+        Outcome { status, measured, details }
+    }
+}
+
+/// One thread or two, on memory that was backed beforehand ("warm") and on memory that is backed on first touch.
+pub(super) fn threads(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let guest = bench.guest("guest")?;
+    let variant = |name, threads: &str, prefault: &str| Variant {
+        name,
+        guest: guest
+            .clone()
+            .memory(&format!("size=64G,prefault={prefault}"))
+            .cmdline(&format!("memmap_init_threads={threads}")),
+    };
+    Ok(vec![
+        variant("warm, 1 thread", "1", "arenas"),
+        variant("warm, 2 threads", "2", "arenas"),
+        variant("cold, 1 thread", "1", "off"),
+        variant("cold, 2 threads", "2", "off"),
+    ])
+}
+
+/// How much of the time on two threads the host's page faults take.
+pub(super) fn share_of_faults(samples: &Samples, step: (&str, &str)) -> String {
+    let median = |variant| samples.median(variant, step);
+    let (Some(cold), Some(warm)) = (median("cold, 2 threads"), median("warm, 2 threads")) else { return String::new() };
+    let share = cold.saturating_sub(warm) * 100 / cold.max(1);
+    format!("; cold, {share} % of the time on 2 threads goes into the host's page faults")
+}
+
+/// Memory in one piece or in many, with this kernel and with one that has the marks alone ("stock").
+pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let (ours, stock) = (bench.guest("guest")?, bench.guest("stock")?);
+    let variant = |name, guest: &Guest, holes: u32| Variant {
+        name,
+        guest: guest.clone().memory(&format!("size=64G,prefault=arenas,holes={holes}")),
+    };
+    Ok(vec![
+        variant("1 region", &ours, 0),
+        variant("64 regions", &ours, 63),
+        variant("stock, 1 region", &stock, 0),
+        variant("stock, 64 regions", &stock, 63),
+    ])
+}
+
+/// What 6.12 itself makes of the same holes.
+pub(super) fn stock_ratio(samples: &Samples, step: (&str, &str)) -> String {
+    let ratio = samples.ratio("stock, 64 regions", "stock, 1 region", step);
+    ratio.map_or_else(String::new, |ratio| format!("; stock 6.12: {ratio:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::tests::samples;
+    use super::*;
+
+    fn claim(bound: Bound) -> Claim {
+        Claim {
+            step: ("a", "b"),
+            variants: |_| Ok(Vec::new()),
+            above: "x",
+            below: "y",
+            bound,
+            cpus: 1,
+            also: |_, _| String::new(),
+        }
+    }
+
+    #[test]
+    fn a_ratio_beyond_its_bound_is_missed() {
+        let samples = samples(&[("x", 30_000_000), ("y", 20_000_000)]);
+        let outcome = claim(Bound::AtLeast(1.5)).judge(&samples, 1);
+        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "1.50 ×  (30.00 / 20.00 ms, 1 run)"));
+        assert_eq!(claim(Bound::AtLeast(1.51)).judge(&samples, 1).status, Status::Missed);
+        assert_eq!(claim(Bound::AtMost(1.49)).judge(&samples, 1).status, Status::Missed);
+    }
+
+    #[test]
+    fn no_samples_never_hold() {
+        assert_eq!(claim(Bound::AtMost(9.0)).judge(&samples(&[("x", 1)]), 1).status, Status::Missed);
+    }
+}
