@@ -8,6 +8,7 @@ use std::thread;
 
 use flatboot_bench::observe::{self, Interrupted};
 use flatboot_bench::sweep::{self, Finished, Stop, SweepError};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -73,5 +74,7 @@ fn boot(args: &ObserveArgs) -> io::Result<String> {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
+    // A sweep that is killed takes its VMM with it.
+    set_parent_process_death_signal(Some(Signal::TERM))?;
     Ok(serde_json::to_string(&observe::boot(&serde_json::from_str(order)?, &interrupted)?)?)
 }

@@ -121,7 +121,7 @@ fn the_mode_and_its_threads_reach_the_kernel() {
     let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial,parallel", "--threads", "50%", "--runs", "1"];
     assert!(lab.run(&args).status.success());
     let cmdlines = fs::read_to_string(lab.path("cmdlines")).unwrap();
-    let ends: Vec<_> = cmdlines.lines().map(|line| line.split_once("pci=off ").unwrap().1).collect();
+    let ends: Vec<_> = cmdlines.lines().map(|line| line.split_once(" flatboot.end=hang ").unwrap().1).collect();
     assert_eq!(ends[..2], ["memmap_init=serial", "memmap_init=parallel memmap_init_threads=50%"]);
 }
 
@@ -187,13 +187,16 @@ fn a_stopped_sweep_is_resumed_where_it_was() {
 
 #[test]
 fn a_killed_sweep_loses_only_the_boot_in_flight() {
-    let lab =
-        Lab::new(&format!("echo x >> count; [ $(wc -l < count) = 4 ] && {{ echo $$ > pid; exec sleep 5; }}; {INIT}"));
+    let lab = Lab::new(&format!(
+        "echo x >> count; [ $(wc -l < count) = 4 ] && {{ echo $$ > pid; exec sleep 1000; }}; {INIT}"
+    ));
     let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial", "--runs", "4"];
     let mut sweep = lab.command(&args).stderr(Stdio::null()).spawn().unwrap();
-    wait_for(|| lab.path("pid").exists());
+    wait_for(|| fs::read_to_string(lab.path("pid")).is_ok_and(|pid| pid.ends_with('\n')));
     sweep.kill().unwrap();
     sweep.wait().unwrap();
+    let pid = fs::read_to_string(lab.path("pid")).unwrap();
+    wait_for(|| !Path::new("/proc").join(pid.trim()).exists());
     assert_eq!(lab.results().boots.len(), 3);
     assert!(lab.run(&[&args[..], &["--resume"]].concat()).status.success());
     assert!(lab.results().is_complete());
