@@ -73,7 +73,7 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
             Ok(reported) => reported,
             Err(error) => return Ok(failed(format!("no timeline: {error}; {}", why(order, &seen, ended)), &seen)),
         },
-        (_, Some(port)) => port.reported(zero_ns),
+        (_, Some(port)) => port.finish(zero_ns),
         _ => Reported::default(),
     };
     let console_ns = console_ns.saturating_sub(zero_ns);

@@ -3,11 +3,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use flatboot_handoff::marks as codes;
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
@@ -73,22 +77,36 @@ pub(super) fn from_timeline(path: &Path, zero_ns: u64) -> io::Result<Reported> {
 #[derive(Debug)]
 pub(super) struct PortReader {
     bytes: Arc<Mutex<Vec<(u64, u8)>>>,
+    /// A writer of our own: without it the FIFO would be at its end before the VMM opens it.
+    keeper: File,
+    /// Disconnected once the FIFO has been read to its end.
+    end: Receiver<()>,
 }
 
 impl PortReader {
     /// Makes the FIFO `path` and reads it from now on.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
-        // For writing, too: so opening does not wait for the VMM, and there is no end of file before it opens its end.
-        let fifo = OpenOptions::new().read(true).write(true).open(path)?;
+        // In this order and not blocking, for each end waits for the other one to be opened.
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let fifo = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+        let keeper = OpenOptions::new().write(true).open(path)?;
+        fcntl_setfl(&fifo, OFlags::empty())?;
         let bytes = Arc::new(Mutex::new(Vec::new()));
-        let reader = Self { bytes: Arc::clone(&bytes) };
-        thread::spawn(move || read(fifo, &bytes));
+        let (running, end) = mpsc::channel();
+        let reader = Self { bytes: Arc::clone(&bytes), keeper, end };
+        thread::spawn(move || {
+            read(fifo, &bytes);
+            drop(running);
+        });
         Ok(reader)
     }
 
-    /// What has come so far, with times since `zero_ns`.
-    pub(super) fn reported(&self, zero_ns: u64) -> Reported {
+    /// All that has come by the time the VMM has ended, with times since `zero_ns`.
+    pub(super) fn finish(self, zero_ns: u64) -> Reported {
+        drop(self.keeper);
+        // The end comes at once, unless a process that the VMM has left behind holds the FIFO open.
+        let _ = self.end.recv_timeout(Duration::from_secs(2));
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mark = |(ns, code): (u64, u8)| {
             let name = codes::Mark::of(code).map_or_else(|| format!("code {code:#04x}"), |mark| mark.name.to_owned());
@@ -136,14 +154,13 @@ mod tests {
         let reader = PortReader::start(&path).unwrap();
         let mut port = OpenOptions::new().write(true).open(&path).unwrap();
         port.write_all(&[codes::KERNEL_ENTRY]).unwrap();
-        while reader.reported(zero).marks.is_empty() {
+        while reader.bytes.lock().unwrap().is_empty() {
             thread::yield_now();
         }
+        // What is still in the FIFO when the last writer is gone counts, too.
         port.write_all(&[codes::USER_START, 0xfe]).unwrap();
-        while reader.reported(zero).marks.len() < 3 {
-            thread::yield_now();
-        }
-        let reported = reader.reported(zero);
+        drop(port);
+        let reported = reader.finish(zero);
         let names: Vec<_> = reported.marks.iter().map(|mark| mark.name.as_str()).collect();
         assert_eq!(names, ["kernel-entry", "user-start", "code 0xfe"]);
         assert!(reported.marks[0].ns < reported.marks[1].ns);
