@@ -5,6 +5,7 @@
 
 mod bench;
 mod cargo;
+mod clocks;
 pub mod footprint;
 mod outcome;
 mod progress;

@@ -37,6 +37,11 @@ pub enum Section {
 pub enum Proof {
     /// Boots are timed and compared.
     Speed(Claim),
+    /// [`super::clocks`] are compared; they may differ by so many per cent.
+    Clocks {
+        /// The bound.
+        percent: f64,
+    },
     /// [`super::footprint`] is measured; this many KiB at most are allowed.
     Footprint {
         /// The bound, in KiB.
@@ -106,6 +111,7 @@ impl Promise {
     pub fn text(&self) -> String {
         let bound = match &self.proof {
             Proof::Speed(claim) => claim.bound.to_string(),
+            Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
             Proof::Tests(_) => return self.statement.to_owned(),
         };
@@ -117,6 +123,7 @@ impl Promise {
     pub fn in_short(&self) -> String {
         match &self.proof {
             Proof::Speed(claim) => format!("{} ×", claim.bound),
+            Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
             Proof::Tests(_) => "all tests pass".to_owned(),
         }
@@ -126,7 +133,9 @@ impl Promise {
     #[must_use]
     pub fn command(&self) -> String {
         match &self.proof {
-            Proof::Speed(_) | Proof::Footprint { .. } => format!("flatboot-bench spec {}", self.name),
+            Proof::Speed(_) | Proof::Clocks { .. } | Proof::Footprint { .. } => {
+                format!("flatboot-bench spec {}", self.name)
+            }
             Proof::Tests(arguments) => {
                 let words = arguments
                     .iter()

@@ -10,7 +10,6 @@ use anstyle::Style;
 use tempfile::TempDir;
 
 use super::bench::{Bench, BenchError};
-use super::cargo;
 use super::outcome::{Outcome, Status};
 use super::progress::{Progress, clock};
 use super::promise::{Promise, Proof, Section};
@@ -18,6 +17,7 @@ use super::promises::PROMISES;
 use super::samples::Samples;
 use super::speed::Claim;
 use super::stop::Stop;
+use super::{cargo, clocks};
 use crate::chain;
 use crate::command::EXIT_HOST;
 
@@ -184,9 +184,20 @@ impl Runner<'_> {
                 return cargo::test(arguments, &log, self.scratch.path(), progress);
             }
             Proof::Speed(claim) => self.speed(promise.name, claim, progress),
+            Proof::Clocks { percent } => self.clocks(promise.name, *percent, progress),
             Proof::Footprint { kib } => self.footprint(*kib, progress),
         };
         outcome.unwrap_or_else(Outcome::not_run)
+    }
+
+    fn clocks(&self, name: &str, bound: f64, progress: &mut Progress) -> Result<Outcome, String> {
+        let runs = self.options.runs;
+        let file = sample_file(name, &self.options.keep);
+        progress.show(&format!("a sweep of {} boots", runs + 1));
+        let percent = clocks::measure(runs, &file).map_err(|error| chain(&error))?;
+        let status = if percent <= bound { Status::Held } else { Status::Missed };
+        let details = vec![format!("raw samples: {}", file.display())];
+        Ok(Outcome { status, measured: format!("{percent:.2} %  (median of {runs})"), details })
     }
 
     fn footprint(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome, String> {
@@ -282,10 +293,14 @@ fn details(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
     outcome.details.iter().try_for_each(|line| writeln!(out, "      {line}"))
 }
 
+fn sample_file(name: &str, directory: &Path) -> PathBuf {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    directory.join(format!("{name}-{seconds}.json"))
+}
+
 /// Keeps `samples`, whatever they say.
 fn store(samples: &Samples, name: &str, directory: &Path) -> Result<PathBuf, SpecError> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let path = directory.join(format!("{name}-{seconds}.json"));
+    let path = sample_file(name, directory);
     let failed = |source: io::Error| SpecError::Directory { path: path.clone(), source };
     let json = serde_json::to_vec(samples).map_err(|error| failed(error.into()))?;
     fs::write(&path, json).map_err(failed)?;
