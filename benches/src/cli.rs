@@ -165,15 +165,19 @@ pub(crate) struct CompareArgs {
     pub(crate) a: PathBuf,
     /// Results file of `run` from after
     pub(crate) b: PathBuf,
-    /// Exit with 1 if a variant is slower in B, by a ratio above RATIO such as 1.05, and that is no noise
+    /// Exit with 1 if a variant's ratio, B's median over A's, is above RATIO such as 1.05, or it boots in A and never in B
     ///
-    /// Noise alone must not fail a build: besides its ratio being above RATIO, a variant's confidence interval must lie above 1
-    /// (above RATIO where that is below 1). For this the interval is widened by the number of variants, so that where nothing has
-    /// changed a whole comparison, however large, fails by chance in about 1 of 20 cases at most. What is above RATIO and may be
-    /// noise is listed, with exit code 0: more runs tell. A variant that boots in A and never in B fails. Exit code 2 if a variant
-    /// has too few samples to be judged: none, or fewer than 6 and a ratio above RATIO.
+    /// Exit code 2 if a variant has no samples to be judged by.
     #[arg(long, value_name = "RATIO")]
     pub(crate) fail_above: Option<Limit>,
+    /// With --fail-above: only if that is no noise
+    ///
+    /// Besides its ratio being above RATIO, a variant's confidence interval must then lie above 1 (above RATIO where that is below
+    /// 1). For this the interval is widened by the number of variants, so that where nothing has changed a whole comparison,
+    /// however large, fails by chance in about 1 of 20 cases at most. What is above RATIO and may be noise is listed, with exit
+    /// code 0: more runs tell. Exit code 2 also if a variant has fewer than 6 samples and a ratio above RATIO.
+    #[arg(long, requires = "fail_above")]
+    pub(crate) if_shown: bool,
     /// Compare although the hosts differ in what makes times incomparable: kind of KVM, CPUs, kernel
     #[arg(long)]
     pub(crate) across_hosts: bool,

@@ -28,7 +28,7 @@ pub(crate) fn show(file: &Path) -> ExitCode {
 pub(crate) fn compare(args: &CompareArgs) -> ExitCode {
     end((|| {
         let (a, b) = (results::load(&args.a)?, results::load(&args.b)?);
-        let options = Options { fail_above: args.fail_above, across_hosts: args.across_hosts };
+        let options = Options { fail_above: args.fail_above, if_shown: args.if_shown, across_hosts: args.across_hosts };
         let sides = (Side { path: &args.a, results: &a }, Side { path: &args.b, results: &b });
         let (text, gate) = compare::compare(sides.0, sides.1, &options, Screen::of_stdout())?;
         terminal::print(&text)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--fail-above`: what is shown to be too slow, as opposed to what noise alone can do.
+//! `--fail-above`: what is too slow, and with `--if-shown` only what noise alone does not do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,11 +35,13 @@ impl fmt::Display for Limit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
     pub(super) limit: Limit,
-    /// Shown to be slower, by a ratio above the limit; or B does not boot any more.
+    /// Only what is shown to be slower fails.
+    pub(super) if_shown: bool,
+    /// Above the limit, and, if that is asked for, shown to be slower; or B does not boot any more.
     pub(super) failed: Vec<(String, String)>,
     /// Nothing can be shown, and what there is does not speak for B.
     pub(super) unknown: Vec<(String, String)>,
-    /// Above the limit, but not shown.
+    /// Above the limit, but not shown, where that is asked for.
     pub(super) noise: Vec<(String, String)>,
 }
 
@@ -53,12 +55,12 @@ enum Judgement {
 impl Gate {
     /// Judges all `pairs` at once. Each could fail by chance, and more of them more often; so each gets its share of the
     /// chance that a whole comparison may have (Bonferroni), and the interval that belongs to that.
-    pub(super) fn of(pairs: &[Pair<'_>], limit: Limit) -> Self {
-        let mut gate = Self { limit, failed: Vec::new(), unknown: Vec::new(), noise: Vec::new() };
+    pub(super) fn of(pairs: &[Pair<'_>], limit: Limit, if_shown: bool) -> Self {
+        let mut gate = Self { limit, if_shown, failed: Vec::new(), unknown: Vec::new(), noise: Vec::new() };
         let judged = u32::try_from(pairs.iter().filter(|pair| pair.judged().is_some()).count()).unwrap_or(u32::MAX);
         let chance = CHANCE / f64::from(judged.max(1));
         for pair in pairs {
-            let (list, why) = match judge(pair, limit.0, chance) {
+            let (list, why) = match gate.judge(pair, chance) {
                 Judgement::Held => continue,
                 Judgement::Failed(why) => (&mut gate.failed, why),
                 Judgement::Unknown(why) => (&mut gate.unknown, why),
@@ -78,26 +80,35 @@ impl Gate {
             (true, true) => 0,
         }
     }
-}
 
-fn judge(pair: &Pair<'_>, limit: f64, chance: f64) -> Judgement {
-    let Some(resampled) = &pair.resampled else {
-        return match (pair.median_a, pair.b.failed) {
-            (Some(_), 1..) => Judgement::Failed("no boot of B reached init".to_owned()),
-            (Some(_), 0) => Judgement::Unknown("no samples in B".to_owned()),
-            (None, _) => Judgement::Unknown("no samples in A".to_owned()),
+    fn judge(&self, pair: &Pair<'_>, chance: f64) -> Judgement {
+        let Some(resampled) = &pair.resampled else {
+            return match (pair.median_a, pair.b.failed) {
+                (Some(_), 1..) => Judgement::Failed("no boot of B reached init".to_owned()),
+                (Some(_), 0) => Judgement::Unknown("no samples in B".to_owned()),
+                (None, _) => Judgement::Unknown("no samples in A".to_owned()),
+            };
         };
-    };
-    let ratio = resampled.ratio;
-    if ratio <= limit {
-        return Judgement::Held;
+        let (ratio, limit) = (resampled.ratio, self.limit.0);
+        if ratio <= limit {
+            return Judgement::Held;
+        }
+        if pair.judged().is_none() {
+            let words = format!("{ratio:.3}, of {} samples", pair.n());
+            return if self.if_shown {
+                Judgement::Unknown(format!("{words}; at least {LEAST} are needed"))
+            } else {
+                Judgement::Failed(format!("{words}: may be noise"))
+            };
+        }
+        let interval = resampled.interval(chance);
+        let words = format!("{ratio:.3} ({:.3} to {:.3})", interval.low, interval.high);
+        match (is_shown(resampled, limit, chance), self.if_shown) {
+            (true, _) => Judgement::Failed(words),
+            (false, true) => Judgement::Noise(words),
+            (false, false) => Judgement::Failed(format!("{words}: may be noise")),
+        }
     }
-    if pair.judged().is_none() {
-        return Judgement::Unknown(format!("{ratio:.3}, of {} samples; at least {LEAST} are needed", pair.n()));
-    }
-    let interval = resampled.interval(chance);
-    let words = format!("{ratio:.3} ({:.3} to {:.3})", interval.low, interval.high);
-    if is_shown(resampled, limit, chance) { Judgement::Failed(words) } else { Judgement::Noise(words) }
 }
 
 /// Whether the ratio is above `limit`, and B slower for all but `chance`. A limit below 1 asks for a gain, which must then

@@ -28,6 +28,8 @@ pub struct Side<'a> {
 pub struct Options {
     /// Where a ratio becomes a failure.
     pub fail_above: Option<Limit>,
+    /// Only what is shown to be slower is a failure, and not what may be noise.
+    pub if_shown: bool,
     /// Compare although the hosts differ.
     pub across_hosts: bool,
 }
@@ -74,6 +76,6 @@ pub fn compare(
         let (a, b) = names();
         return Err(CompareError::NothingShared { a, b });
     }
-    let gate = options.fail_above.map(|limit| Gate::of(&matched.pairs, limit));
+    let gate = options.fail_above.map(|limit| Gate::of(&matched.pairs, limit, options.if_shown));
     Ok((render::render([a, b], &hosts, matched, gate.as_ref(), screen), gate))
 }

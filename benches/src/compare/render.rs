@@ -197,9 +197,15 @@ fn verdict_of(gate: &Gate, screen: Screen) -> String {
         1 => ("FAILED", AnsiColor::Red),
         _ => ("NOT KNOWN", AnsiColor::Yellow),
     };
-    let mut out = format!("--fail-above {limit}: {}\n", loud(word, color));
+    let option = if gate.if_shown { " --if-shown" } else { "" };
+    let failed = if gate.if_shown {
+        "Shown to be slower (intervals that hold for all variants at once)"
+    } else {
+        "Above (intervals that hold for all variants at once; --if-shown fails only what is shown to be slower)"
+    };
+    let mut out = format!("--fail-above {limit}{option}: {}\n", loud(word, color));
     for (title, list) in [
-        ("Shown to be slower (intervals that hold for all variants at once)", &gate.failed),
+        (failed, &gate.failed),
         ("Cannot be judged", &gate.unknown),
         ("Above, but noise alone can do that (intervals that hold for all variants at once)", &gate.noise),
     ] {

@@ -38,7 +38,9 @@ fn one_variant_slowed_by_a_tenth_fails() {
         let b = files.save("b.json", &changed(noisy(seed, 10), SLOWED, |ns| ns + ns / 10));
         let slowed = run(&["compare", &a, &b, "--fail-above", "1.05"]);
         assert_eq!((slowed.code, slowed.err.as_str()), (1, ""), "{}", slowed.out);
-        let (_, verdict) = slowed.out.split_once("--fail-above 1.05: FAILED\n").unwrap();
+        let slowed = run(&["compare", &a, &b, "--fail-above", "1.05", "--if-shown"]);
+        assert_eq!((slowed.code, slowed.err.as_str()), (1, ""), "{}", slowed.out);
+        let (_, verdict) = slowed.out.split_once("--fail-above 1.05 --if-shown: FAILED\n").unwrap();
         let lines: Vec<_> = verdict.lines().collect();
         assert_eq!(lines.len(), 2, "{verdict}");
         assert!(lines[1].starts_with("  qemu serial, 16 GiB, 2 vCPUs  1."), "{verdict}");
@@ -72,20 +74,27 @@ fn a_gain_that_is_asked_for_and_missed_fails() {
 }
 
 #[test]
-fn noise_does_not_fail() {
+fn noise_fails_only_where_it_may() {
     let files = Files::new();
     let a = files.save("a.json", &one((0..10).map(|index| 1000 + 40 * index)));
     let b = files.save("b.json", &one((0..10).map(|index| 1090 + 40 * index)));
-    let noise = run(&["compare", &a, &b, "--fail-above", "1.05"]);
+    let noise = run(&["compare", &a, &b, "--fail-above", "1.05", "--if-shown"]);
     assert!(noise.out.contains("Above, but noise alone can do that"), "{}", noise.out);
-    assert!(noise.code == 0 && noise.out.contains("--fail-above 1.05: held\n"), "{}", noise.out);
+    assert!(noise.code == 0 && noise.out.contains("--fail-above 1.05 --if-shown: held\n"), "{}", noise.out);
+    let above = run(&["compare", &a, &b, "--fail-above", "1.05"]);
+    assert!(above.code == 1 && above.out.contains(": may be noise\n"), "{}", above.out);
+    let alone = run(&["compare", &a, &b, "--if-shown"]);
+    assert!(alone.code == 2 && alone.err.contains("--fail-above"), "{}", alone.err);
 }
 
 #[test]
 fn what_cannot_be_judged_does_not_pass() {
     let files = Files::new();
     let a = files.save("a.json", &one(1000..1005));
-    let few = run(&["compare", &a, &files.save("b.json", &one(1100..1105)), "--fail-above", "1.05"]);
+    let b = files.save("b.json", &one(1100..1105));
+    let above = run(&["compare", &a, &b, "--fail-above", "1.05"]);
+    assert!(above.code == 1 && above.out.contains("1.100, of 5 samples: may be noise\n"), "{}", above.out);
+    let few = run(&["compare", &a, &b, "--fail-above", "1.05", "--if-shown"]);
     assert_eq!(few.code, 2, "{}", few.out);
     assert!(few.out.contains("1.100, of 5 samples; at least 6 are needed\n"), "{}", few.out);
     assert!(few.out.contains("  too few samples\n") && few.out.contains("(least: 5)"), "{}", few.out);
