@@ -107,7 +107,7 @@ fn modes_change_nothing(lab: &Lab) -> Result<(), Failed> {
 
     let total = |ended: &Ended| ended.report("meminfo").map(|meminfo| meminfo["total_kib"].clone());
     for mode in MODES {
-        let ended = guest(&mode.cmdline(), "nodmesg")?;
+        let ended = guest(&mode.cmdline(None), "nodmesg")?;
         let threads = if mode.name == "serial" { 1 } else { 3 };
         let shown = node_0(&ended)?;
         require(shown == (mode.name.to_owned(), threads), || format!("{}: the kernel shows {shown:?}", mode.name))?;
