@@ -47,7 +47,8 @@ test: check unit browser vm ## everything: style, units and properties, the repo
 check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellcheck, checkpatch; no KVM needed
 	@benches/packages.sh check kernel
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets --test host --test vm --test report -- --deny warnings
+	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	cargo clippy --quiet -p flatboot-bench --test host --test vm --test report -- --deny warnings
 	$(DENY) --offline --log-level error check bans licenses sources
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	guest-kernel/check.sh

@@ -65,8 +65,12 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
     vmm.listen(events);
     let (seen, ended) = watch(order, &mut vmm, &heard, interrupted)?;
     drop(vmm);
-    let Some((console_ns, Some(host_memory_bytes))) = seen.init else {
-        return Ok(failed(why(order, &seen, ended), &seen));
+    let (console_ns, host_memory_bytes) = match seen.init {
+        Some((console_ns, Some(memory))) => (console_ns, memory),
+        Some((_, None)) => {
+            return Ok(failed(format!("no smaps_rollup of the VMM; {}", why(order, &seen, ended)), &seen));
+        }
+        None => return Ok(failed(why(order, &seen, ended), &seen)),
     };
     let reported = match (&order.marks, port) {
         (MarksFrom::Timeline(path), _) => match marks::from_timeline(path, zero_ns) {
@@ -196,6 +200,9 @@ fn why(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> String {
     match (ended, &seen.init) {
         (Some(status), Some(_)) => format!("the VMM ended ({status}) after init{message}"),
         (Some(status), None) => format!("the VMM ended ({status}) before init{message}"),
+        (None, Some(_)) if !matches!(order.marks, MarksFrom::Timeline(_)) => {
+            format!("it was ended after init{message}")
+        }
         (None, Some(_)) => format!("the VMM did not end within {} s of SIGTERM{message}", LAST_WORDS.as_secs()),
         (None, None) => format!("no init within {} s{message}", Duration::from_millis(order.limit_ms).as_secs_f64()),
     }

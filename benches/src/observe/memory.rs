@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Host memory of a VMM.
 
-use std::fs;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// A process that is not stopped after this time is read as it is.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Bytes of memory that the host has backed for process `pid`, huge pages included, while the process is stopped: a running
 /// guest takes more every moment. None if the process is gone.
@@ -11,10 +15,24 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Source: `/proc/PID/smaps_rollup` (Documentation/filesystems/proc.rst); `Rss` there leaves hugetlb pages out.
 pub(super) fn while_stopped(pid: Pid) -> Option<u64> {
     kill_process(pid, Signal::STOP).ok()?;
+    wait_until_stopped(pid);
     let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero()));
     // Whatever could be read, it goes on.
     kill_process(pid, Signal::CONT).ok()?;
     backed(&rollup.ok()?)
+}
+
+/// A signal takes effect when the process comes out of the kernel: in the middle of an exec, say, it has no memory to speak of.
+fn wait_until_stopped(pid: Pid) {
+    let deadline = Instant::now() + STOP_LIMIT;
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The name before it, in parentheses, may contain anything (proc(5)).
+        stat.rsplit_once(')')?.1.trim_start().chars().next()
+    };
+    while !matches!(state(), Some('T' | 'Z') | None) && Instant::now() < deadline {
+        thread::sleep(Duration::from_micros(200));
+    }
 }
 
 fn backed(rollup: &str) -> Option<u64> {

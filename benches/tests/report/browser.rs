@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chromium without a window, driven through its DevTools protocol.
+//! Chromium without a window, driven through its `DevTools` protocol.
 //!
 //! `--remote-debugging-pipe` takes JSON messages on file descriptor 3 and answers on 4, each ended by a zero byte: that needs no
 //! port, no driver program and no crate.
@@ -81,7 +81,7 @@ impl Browser {
     }
 
     /// Calls a method of the protocol and gives its result.
-    pub(crate) fn call(&mut self, method: &str, params: Value) -> Result<Value, Failed> {
+    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Result<Value, Failed> {
         self.sent += 1;
         let mut message = json!({ "id": self.sent, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -120,20 +120,20 @@ impl Browser {
     pub(crate) fn open(&mut self, file: &Path) -> Result<(), Failed> {
         self.session = None;
         if let Some(target) = self.target.take() {
-            self.call("Target.closeTarget", json!({ "targetId": target }))?;
+            self.call("Target.closeTarget", &json!({ "targetId": target }))?;
         }
-        let target = self.call("Target.createTarget", json!({ "url": "about:blank" }))?["targetId"].take();
-        let attached = self.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }))?;
+        let target = self.call("Target.createTarget", &json!({ "url": "about:blank" }))?["targetId"].take();
+        let attached = self.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }))?;
         self.target = target.as_str().map(str::to_owned);
         self.session = attached["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Runtime", "Log", "Network", "DOM", "Accessibility"] {
-            self.call(&format!("{domain}.enable"), json!({}))?;
+            self.call(&format!("{domain}.enable"), &json!({}))?;
         }
         // They would take a different width from each picture.
-        self.call("Emulation.setScrollbarsHidden", json!({ "hidden": true }))?;
+        self.call("Emulation.setScrollbarsHidden", &json!({ "hidden": true }))?;
         self.events.clear();
         self.resize(1200, 900, false)?;
-        self.call("Page.navigate", json!({ "url": url(file) }))?;
+        self.call("Page.navigate", &json!({ "url": url(file) }))?;
         self.wait("load", |message| message["method"] == json!("Page.loadEventFired"))?;
         Ok(())
     }
@@ -141,19 +141,19 @@ impl Browser {
     pub(crate) fn resize(&mut self, width: u32, height: u32, mobile: bool) -> Result<(), Failed> {
         let scale = if mobile { 2 } else { 1 };
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": scale, "mobile": mobile });
-        self.call("Emulation.setDeviceMetricsOverride", metrics).map(drop)
+        self.call("Emulation.setDeviceMetricsOverride", &metrics).map(drop)
     }
 
     /// On `screen` or in `print`, for a user who prefers `light` or `dark`.
     pub(crate) fn scheme(&mut self, media: &str, scheme: &str) -> Result<(), Failed> {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        self.call("Emulation.setEmulatedMedia", json!({ "media": media, "features": features })).map(drop)
+        self.call("Emulation.setEmulatedMedia", &json!({ "media": media, "features": features })).map(drop)
     }
 
     /// Value of a JavaScript expression.
     pub(crate) fn eval(&mut self, expression: &str) -> Result<Value, Failed> {
         let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut result = self.call("Runtime.evaluate", params)?;
+        let mut result = self.call("Runtime.evaluate", &params)?;
         match result.get("exceptionDetails") {
             Some(details) => Err(format!("{expression}: {details}").into()),
             None => Ok(result["result"]["value"].take()),
@@ -168,7 +168,7 @@ impl Browser {
         ))?;
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({ "type": kind, "x": centre[0], "y": centre[1], "button": "left", "clickCount": 1 });
-            self.call("Input.dispatchMouseEvent", event)?;
+            self.call("Input.dispatchMouseEvent", &event)?;
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Browser {
         for kind in ["keyDown", "keyUp"] {
             let text = if kind == "keyDown" { text } else { "" };
             let event = json!({ "type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": code });
-            self.call("Input.dispatchKeyEvent", event)?;
+            self.call("Input.dispatchKeyEvent", &event)?;
         }
         Ok(())
     }
@@ -189,13 +189,13 @@ impl Browser {
         let height = height.map_or(size[1].clone(), |height| json!(height));
         let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": height, "scale": 1 });
         let params = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-        let png = bytes(&self.call("Page.captureScreenshot", params)?)?;
+        let png = bytes(&self.call("Page.captureScreenshot", &params)?)?;
         Ok(fs::write(file, png)?)
     }
 
     /// The page as a PDF.
     pub(crate) fn print(&mut self) -> Result<Vec<u8>, Failed> {
-        bytes(&self.call("Page.printToPDF", json!({ "printBackground": false }))?)
+        bytes(&self.call("Page.printToPDF", &json!({ "printBackground": false }))?)
     }
 
     /// What the page reported by `method`, what has come until now included.

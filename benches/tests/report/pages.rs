@@ -131,7 +131,7 @@ fn draws_every_sample(browser: &mut Browser) -> Result<(), Failed> {
 fn has_words_for_every_picture(browser: &mut Browser) -> Result<(), Failed> {
     let page = draw(&[&fake::sweep(&[1, 2], 2)])?;
     browser.open(&page.file)?;
-    let tree = browser.call("Accessibility.getFullAXTree", json!({}))?;
+    let tree = browser.call("Accessibility.getFullAXTree", &json!({}))?;
     let nodes = tree["nodes"].as_array().ok_or("no tree")?;
     let is = |node: &&Value, role: &str| node["role"]["value"] == json!(role) && node["ignored"] == json!(false);
     let pictures: Vec<_> = nodes.iter().filter(|node| is(node, "image")).collect();
@@ -170,13 +170,16 @@ fn header(name: &str) -> String {
 /// Presses what has the header's expression.
 type Press = fn(&mut Browser, &str) -> Result<(), Failed>;
 
+/// A number of a sample.
+type Read = fn(&Sample) -> u64;
+
 /// Requires that `press` sorts the raw samples by a column of numbers, and once more backwards.
 fn sorts(browser: &mut Browser, press: Press) -> Result<(), Failed> {
     let results = fake::sweep(&[1, 2], 2);
     let page = draw(&[&results])?;
     browser.open(&page.file)?;
     // Host memory is in MiB and GiB: as text, 1 GiB would come before 60 MiB.
-    let columns: [(&str, fn(&Sample) -> u64); 2] =
+    let columns: [(&str, Read); 2] =
         [("Init, ms", |sample| sample.init_ns), ("Host memory", |sample| sample.host_memory_bytes)];
     for (name, read) in columns {
         let header = header(name);

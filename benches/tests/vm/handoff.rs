@@ -63,7 +63,7 @@ fn regions_are_shown(lab: &Lab) -> Result<(), Failed> {
 }
 
 /// One thread, all threads, a percentage, no table, and a kernel that lacks all but the marks: the same zones with the
-/// same pages, and the same MemTotal.
+/// same pages, and the same `MemTotal`.
 fn threads_change_nothing(lab: &Lab) -> Result<(), Failed> {
     let mut first: Option<(String, Value)> = None;
     let variants = [

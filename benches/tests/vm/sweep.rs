@@ -7,8 +7,9 @@ use flatboot_bench::results::{self, End, Sample};
 use libtest_mimic::Failed;
 
 use super::lab::{Lab, require};
+use crate::Body;
 
-pub(crate) const TESTS: &[(&str, fn(&Lab) -> Result<(), Failed>)] = &[("sweep::flatboot_and_qemu", flatboot_and_qemu)];
+pub(crate) const TESTS: &[(&str, Body)] = &[("sweep::flatboot_and_qemu", flatboot_and_qemu)];
 
 fn flatboot_and_qemu(lab: &Lab) -> Result<(), Failed> {
     let out = lab.path("sweep.json");
