@@ -77,10 +77,10 @@ shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
 
-bench: build ## sweep sizes, modes and VMMs (15 min): target/bench/results.json and report.html
+bench: build ## sweep sizes, modes and VMMs (6 min on 2 cores): target/bench/results.json and report.html
 	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --vmm flatboot$(comma)qemu --runs 5)
 
-bench-quick: build ## the same, smaller (3 min)
+bench-quick: build ## the same, smaller (1 min)
 	@$(call sweep,--memory 1G$(comma)16G --vmm flatboot --runs 3)
 
 spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10
