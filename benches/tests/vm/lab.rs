@@ -69,8 +69,8 @@ impl Lab {
 
     /// Runs `guest` to its end.
     ///
-    /// The emulated processors are not perfect: about one boot in two thousand ends in a triple fault without a word from the kernel,
-    /// whatever the test is. There, and only there, such a guest gets a second chance, and the log says so; a guest that does it
+    /// The emulated processors are not perfect: one boot of some two thousand has ended in a triple fault without a word from the
+    /// kernel, in a test that had passed hundreds of times. There, and only there, such a guest gets a second chance, and the log says so; a guest that does it
     /// twice has failed.
     pub(crate) fn run(&self, guest: &Guest) -> Result<Ended, Failed> {
         let ended = self.run_once(guest)?;
