@@ -22,13 +22,13 @@ const MARKS_MAX: usize = 1024;
 
 /// All that was reported, and what it says of init.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reported {
+pub(super) struct Reported {
     /// In time order.
-    pub marks: Vec<Mark>,
+    pub(super) marks: Vec<Mark>,
     /// When the kernel was about to execute init, or else init's own first mark.
-    pub init_ns: Option<u64>,
+    pub(super) init_ns: Option<u64>,
     /// When the first vCPU began to run the guest.
-    pub first_instruction_ns: Option<u64>,
+    pub(super) first_instruction_ns: Option<u64>,
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 pub use boot::{Interrupted, boot};
 pub use facts::{Surroundings, surroundings};
-pub use marks::Reported;
 
 /// What init's first line on the console contains, whatever the VMM.
 pub const INIT_LINE: &str = "FLATBOOT {";

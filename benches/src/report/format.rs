@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers as people read them.
 
+use crate::terminal::decimals;
+pub(super) use crate::terminal::{count, when as date};
+
 const UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Bytes as a size of memory, in at most three digits: `1 GiB`, `1.5 GiB`, `38.2 MiB`.
@@ -35,11 +38,6 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-/// `1 boot`, `2 boots`.
-pub(super) fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 /// The same text, whose numbers stay on a line with their units.
 pub(super) fn unbroken(text: &str) -> String {
     let mut before = ' ';
@@ -51,31 +49,8 @@ pub(super) fn unbroken(text: &str) -> String {
     text.chars().map(keep).collect()
 }
 
-/// UTC, to the minute: `2025-03-01 14:05 UTC`.
-pub(super) fn date(unix_s: u64) -> String {
-    let (days, minutes) = (unix_s / 86_400, unix_s % 86_400 / 60);
-    let (year, month, day) = civil(days);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
-}
-
-/// Year, month and day of a day since 1970-01-01: H. Hinnant's `civil_from_days`, for days that are not before it.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let of_era = days % 146_097;
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    // Years begin in March here, so that the leap day is the last.
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * of_year + 2) / 153;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (days / 146_097 * 400 + year_of_era + u64::from(month < 3), month, of_year - (153 * march_month + 2) / 5 + 1)
-}
-
 fn digits(value: f64) -> String {
-    match value {
-        _ if value < 9.995 => format!("{value:.2}"),
-        _ if value < 99.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
+    format!("{value:.*}", decimals(value))
 }
 
 /// As a floating point number, for drawing and for ratios.

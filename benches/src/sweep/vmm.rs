@@ -138,10 +138,10 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+/// What flatboot and Cloud Hypervisor, whose names it took over, say alike.
+fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
     let (cpus, memory) = (format!("boot={}", guest.cpus), format!("size={}M", guest.memory_bytes >> 20));
     words(&[
-        "run",
         "--cpus",
         &cpus,
         "--memory",
@@ -152,11 +152,12 @@ fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
         &staged.text("initramfs"),
         "--cmdline",
         &guest.cmdline,
-        "--timeline",
-        &staged.text("timeline"),
-        "--shutdown-timeout",
-        "0",
     ])
+}
+
+fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+    let own = words(&["--timeline", &staged.text("timeline"), "--shutdown-timeout", "0"]);
+    [words(&["run"]), shared_words(guest, staged), own].concat()
 }
 
 /// The fastest microvm that QEMU's documentation (docs/system/i386/microvm.rst) describes, and the mark port. The memory is
@@ -199,23 +200,7 @@ fn qemu(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
 }
 
 fn cloud_hypervisor(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
-    let (cpus, memory) = (format!("boot={}", guest.cpus), format!("size={}M", guest.memory_bytes >> 20));
-    words(&[
-        "--cpus",
-        &cpus,
-        "--memory",
-        &memory,
-        "--kernel",
-        &staged.text("vmlinux"),
-        "--initramfs",
-        &staged.text("initramfs"),
-        "--cmdline",
-        &guest.cmdline,
-        "--serial",
-        "tty",
-        "--console",
-        "off",
-    ])
+    [shared_words(guest, staged), words(&["--serial", "tty", "--console", "off"])].concat()
 }
 
 /// Its configuration file (docs/getting-started.md); its serial console is standard output.

@@ -8,4 +8,4 @@ mod text;
 pub use screen::{Screen, print};
 pub(crate) use screen::{bold, faint, fields, loud, warning};
 pub(crate) use table::{Align, Column, Row, Table};
-pub(crate) use text::{Clock, bytes, count, plain, some_of, times, when};
+pub(crate) use text::{Clock, bytes, count, decimals, plain, some_of, times, when};

@@ -50,7 +50,7 @@ pub(crate) fn times(ratio: f64) -> String {
 }
 
 /// Decimals that leave three digits.
-fn decimals(value: f64) -> usize {
+pub(crate) fn decimals(value: f64) -> usize {
     match value {
         ..9.995 => 2,
         ..99.95 => 1,
