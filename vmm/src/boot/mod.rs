@@ -153,3 +153,5 @@ fn prefault(
     prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)
 }
 
+#[cfg(test)]
+mod tests;
