@@ -14,7 +14,7 @@ use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::{Host, HostError};
 use crate::memory::prefault::{self, PrefaultError, Prefaulting};
 use crate::memory::{AddressWidth, GpaRange, GuestMemory, HostBacking, MemoryPlan, PlanError};
-use crate::probe::{self, Depth, ProbeError};
+use crate::probe::{self, Depth, ProbeError, Probing};
 use crate::signals;
 use crate::timeline::Timeline;
 use crate::vcpu::{self, Shared, VcpuError};
@@ -68,13 +68,12 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     timeline.phase("memory planned");
 
     let kvm = vm::open_kvm()?;
-    let probing = probe::start(Depth::Quick)?;
+    let mut probing = probe::start(Depth::Quick)?;
     plan.check_width(vm::address_width(&kvm)?)?;
     timeline.phase("KVM opened");
 
     let memory = map(&plan, backing, &host)?;
     timeline.phase("memory mapped");
-    let prefaulting = prefault(&config, &memory, &host, timeline)?;
 
     let vm = Vm::create(&kvm, &memory, config.cpus.boot.get())?;
     timeline.phase("VM created");
@@ -93,6 +92,7 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     });
     let mut waiting = vcpu::start(&shared, vcpu::shares(&host.early, config.cpus.boot.get()))?;
     timeline.phase("vCPU threads started");
+    let prefaulting = prefault(&config, &memory, &host, timeline, &mut probing)?;
 
     image.load(&memory)?;
     load::initramfs(&memory, config.initramfs.as_ref(), initramfs)?;
@@ -147,10 +147,15 @@ fn prefault(
     memory: &GuestMemory,
     host: &HostBacking,
     timeline: &Arc<Timeline>,
-) -> Result<Prefaulting, PrefaultError> {
+    probing: &mut Probing,
+) -> Result<Prefaulting, BootError> {
+    if !host.prefault.is_empty() {
+        // Its threads would leave the probe too little of the processors to be in time.
+        probing.finish()?;
+    }
     let timeline = Arc::clone(timeline);
     let done = move || timeline.phase("memory prefaulted");
-    prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)
+    Ok(prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)?)
 }
 
 #[cfg(test)]

@@ -153,8 +153,17 @@ pub fn advise_huge(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
 }
 
 /// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14).
+///
+/// It goes in steps of a huge page: each holds the lock of this process's address space, which whoever makes a thread or a vCPU
+/// waits for.
 pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
-    advise(memory, range, libc::MADV_POPULATE_WRITE)
+    let mut start = range.start();
+    while start < range.end() {
+        let end = range.end().min((start / HUGE_PAGE + 1) * HUGE_PAGE);
+        advise(memory, GpaRange::new(start, end), libc::MADV_POPULATE_WRITE)?;
+        start = end;
+    }
+    Ok(())
 }
 
 fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> {
