@@ -38,6 +38,8 @@ pub const ACPI: Range<u64> = 0xe0000..0x100000;
 pub const HIGH_MEMORY_START: u64 = 0x100000;
 /// RAM below 4 GiB is kept to four sections: Linux fills the memmap of its low zones serially, with any kernel.
 pub const LOW_MEMORY_MAX: u64 = 4 * SECTION_SIZE;
+/// What a PC keeps below 4 GiB, and with it most VMMs: for comparison.
+pub const LOW_MEMORY_MAX_PC: u64 = 3 << 30;
 /// The rest of RAM starts here.
 pub const ABOVE_4G: u64 = 1 << 32;
 
@@ -106,6 +108,8 @@ const _: () = {
     }
     assert!(HANDOFF.end <= CONVENTIONAL_END);
     assert!(ACPI.end == HIGH_MEMORY_START);
-    assert!(LOW_MEMORY_MAX <= VIRTIO_MMIO.start);
+    assert!(LOW_MEMORY_MAX <= LOW_MEMORY_MAX_PC && LOW_MEMORY_MAX_PC <= VIRTIO_MMIO.start);
+    // So that a section is on one side of the hole between low and high memory, and pages of 1 GiB are too.
+    assert!(LOW_MEMORY_MAX_PC.is_multiple_of(SECTION_SIZE) && LOW_MEMORY_MAX_PC.is_multiple_of(1 << 30));
     assert!(VIRTIO_MMIO.end - VIRTIO_MMIO.start == VIRTIO_SLOTS as u64 * VIRTIO_MMIO_STRIDE);
 };

@@ -20,3 +20,7 @@ pub mod signals;
 pub mod timeline;
 pub mod vcpu;
 pub mod vm;
+
+#[cfg(test)]
+#[path = "../tests/common/images.rs"]
+mod images;

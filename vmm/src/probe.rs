@@ -74,7 +74,7 @@ pub enum ProbeError {
 
 /// A probe guest on its way.
 #[derive(Debug)]
-pub struct Probing(Receiver<Result<(), ProbeError>>);
+pub struct Probing(Option<Receiver<Result<(), ProbeError>>>);
 
 /// Runs the probe guest in a thread of its own.
 pub fn start(depth: Depth) -> Result<Probing, ProbeError> {
@@ -83,15 +83,16 @@ pub fn start(depth: Depth) -> Result<Probing, ProbeError> {
         .name("probe".to_owned())
         .spawn(move || drop(sender.send(run_guest(depth))))
         .map_err(|e| ProbeError::Setup(e.to_string()))?;
-    Ok(Probing(result))
+    Ok(Probing(Some(result)))
 }
 
 impl Probing {
-    /// Waits for the guest's end, at most for a few seconds.
+    /// Waits for the guest's end, at most for a few seconds. Once that was good, it is not asked again.
     ///
     /// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
-    pub fn finish(self) -> Result<(), ProbeError> {
-        match self.0.recv_timeout(LIMIT) {
+    pub fn finish(&mut self) -> Result<(), ProbeError> {
+        let Some(result) = self.0.take() else { return Ok(()) };
+        match result.recv_timeout(LIMIT) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(ProbeError::TooSlow),
             Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Setup("its thread ended".to_owned())),

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -71,9 +72,11 @@ pub fn start(shared: &Arc<Shared>, backing: Vec<Vec<GpaRange>>) -> Result<Waitin
     let (ready_tx, ready) = channel();
     let (entry, entry_rx) = channel();
     let mut entry_rx = Some(entry_rx);
+    let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
     let mut vcpus = 0;
     for (index, share) in (0u8..).zip(backing) {
-        let worker = Worker { index, shared: Arc::clone(shared), share, ready: ready_tx.clone() };
+        let worker =
+            Worker { index, shared: Arc::clone(shared), share, busy: Arc::clone(&busy), ready: ready_tx.clone() };
         let entry = entry_rx.take();
         thread::Builder::new()
             .name(format!("vcpu{index}"))
@@ -104,6 +107,8 @@ struct Worker {
     index: u8,
     shared: Arc<Shared>,
     share: Vec<GpaRange>,
+    /// How many threads still have a share to back.
+    busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
 }
 
@@ -120,11 +125,7 @@ impl Worker {
         if self.ready.send(Ok(())).is_err() {
             return;
         }
-        for &range in &self.share {
-            if let Err(error) = guest::populate(&self.shared.memory, range) {
-                tracing::warn!(vcpu = index, %range, %error, "memory is backed on first touch instead");
-            }
-        }
+        self.back_share();
         if let Some(entry) = entry {
             let Ok(entry) = entry.recv() else { return };
             if let Err(error) = vm::set_boot_registers(&vcpu, entry) {
@@ -138,6 +139,23 @@ impl Worker {
             }
         };
         self.shared.sink.end(ending);
+    }
+}
+
+impl Worker {
+    /// Backs this thread's share; the last one that had any marks the end.
+    fn back_share(&self) {
+        if self.share.is_empty() {
+            return;
+        }
+        for &range in &self.share {
+            if let Err(error) = guest::populate(&self.shared.memory, range) {
+                tracing::warn!(vcpu = self.index, %range, %error, "memory is backed on first touch instead");
+            }
+        }
+        if self.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.shared.timeline.phase("early memory backed");
+        }
     }
 }
 
@@ -173,7 +191,7 @@ fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
     }
 }
 
-/// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries.
+/// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries: no two threads back one huge page.
 #[must_use]
 pub fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
     let total: u64 = ranges.iter().map(|range| range.length()).sum();
@@ -183,11 +201,11 @@ pub fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
     for range in ranges {
         let mut start = range.start();
         while start < range.end() {
-            let end = range.end().min(start + room);
+            let end = range.end().min((start + room).next_multiple_of(guest::HUGE_PAGE));
             if let Some(share) = out.get_mut(worker) {
                 share.push(GpaRange::new(start, end));
             }
-            room -= end - start;
+            room = room.saturating_sub(end - start);
             start = end;
             if room == 0 {
                 (worker, room) = (worker + 1, quota);
@@ -221,7 +239,10 @@ mod tests {
             let mut merged: Vec<GpaRange> = Vec::new();
             for range in all {
                 match merged.last_mut() {
-                    Some(last) if last.end() == range.start() => *last = GpaRange::new(last.start(), range.end()),
+                    Some(last) if last.end() == range.start() => {
+                        prop_assert!(range.start().is_multiple_of(guest::HUGE_PAGE), "a huge page is cut");
+                        *last = GpaRange::new(last.start(), range.end());
+                    }
                     _ => merged.push(range),
                 }
             }

@@ -118,7 +118,7 @@ fn a_full_command_line_becomes_a_configuration() {
     assert_eq!(config.kernel.length(), 1);
     assert_eq!(config.initramfs.unwrap().path(), files.path("initramfs"));
     assert_eq!(config.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet");
-    assert_eq!(config.cpus.get(), 1);
+    assert_eq!(config.cpus.boot.get(), 1);
     assert_eq!(config.memory.size.bytes(), 512 << 20);
     assert_eq!(config.disks[0].length(), 1024);
     assert!(!config.disks[0].readonly());

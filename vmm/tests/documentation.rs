@@ -4,8 +4,10 @@
 
 use std::fmt::Write;
 
+use flatboot::config::{CpusConfig, MemoryConfig};
 use flatboot_handoff::marks;
 
+const README: &str = include_str!("../../README.md");
 const TIMELINE: &str = include_str!("../../docs/boot-timeline.md");
 
 /// The part of `document` between the comments `name: begin` and `name: end`.
@@ -23,4 +25,24 @@ fn the_table_of_marks_is_the_contracts() {
         writeln!(table, "| {:#04x} | `{}` | {} |", mark.code, mark.name, mark.meaning).unwrap();
     }
     assert_eq!(between(TIMELINE, "marks"), table, "copy the right-hand side into docs/boot-timeline.md:\n{table}");
+}
+
+/// The keys of an option, from what a wrong one is answered with.
+fn keys(refusal: &str) -> Vec<String> {
+    let (_, list) = refusal.split_once("must be one of ").expect("a list of keys");
+    list.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_readme_has_every_key() {
+    let memory = MemoryConfig::parse("no=1").expect_err("no such key").to_string();
+    let cpus = CpusConfig::parse("no=1").expect_err("no such key").to_string();
+    let rows: Vec<_> = README.lines().filter_map(|line| line.strip_prefix("| `--")?.split_once('`')).collect();
+    let told = |option: &str, refusal: &str, first: &str| {
+        let keys = keys(refusal).into_iter().filter(|key| key != first);
+        keys.map(|key| format!("{option} {key}")).collect::<Vec<_>>()
+    };
+    let expected = [told("memory", &memory, "size"), told("cpus", &cpus, "boot")].concat();
+    let listed: Vec<_> = rows.iter().map(|(name, _)| *name).collect();
+    assert_eq!(listed, expected);
 }

@@ -2,10 +2,10 @@
 //! What holds for every plan, and what some plans are exactly.
 #![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
-use flatboot::layout::{ABOVE_4G, HANDOFF, HIGH_MEMORY_START, LOW_MEMORY_MAX};
+use flatboot::layout::{ABOVE_4G, HANDOFF, HIGH_MEMORY_START, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
 use flatboot::memory::{
-    AddressWidth, E820_MAX_ENTRIES, E820Kind, GpaRange, MAX_HOLES, MemoryMap, MemoryPlan, MemorySize, PlanError,
-    PlanInput,
+    AddressWidth, E820_MAX_ENTRIES, E820Kind, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryMap,
+    MemoryPlan, MemorySize, PlanError, PlanInput, Prefault, Thp,
 };
 use flatboot_handoff::{ARENA_ALIGN, Region, RegionFlags, SECTION_SIZE, Table};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ const TIB: u64 = 1 << 40;
 
 fn input(size: u64, holes: u16) -> PlanInput {
     let size = MemorySize::try_from(size).expect("a valid size");
-    PlanInput { size, holes, hugepages: false, address_width: AddressWidth::reported(48) }
+    PlanInput { holes, ..PlanInput::new(size, AddressWidth::reported(48)) }
 }
 
 fn plan(size: u64, holes: u16) -> MemoryPlan {
@@ -51,14 +51,38 @@ fn sizes() -> impl Strategy<Value = u64> {
     prop_oneof![64..1024u64, 64..16 * 1024u64, 64..=16 * 1024 * 1024u64].prop_map(|mib| mib * MIB)
 }
 
+prop_compose! {
+    /// Every switch in either position; sizes are whole pages.
+    fn inputs()(
+        size in sizes(),
+        holes in 0..=MAX_HOLES,
+        cut in any::<bool>(),
+        pages in prop_oneof![Just(HostPages::Base), Just(HostPages::Huge2M), Just(HostPages::Huge1G)],
+        layout in prop_oneof![Just(Layout::Split), Just(Layout::Pc)],
+        [arenas, zeroed, backed] in any::<[bool; 3]>(),
+    ) -> PlanInput {
+        let holes = if cut && pages != HostPages::Huge1G { holes } else { 0 };
+        PlanInput { pages, layout, arenas, zeroed, backed, ..input(size.next_multiple_of(pages.bytes()), holes) }
+    }
+}
+
+/// Most memory below 4 GiB.
+fn low_max(input: &PlanInput) -> u64 {
+    match (input.layout, input.pages) {
+        (Layout::Split, HostPages::Huge1G) => GIB,
+        (Layout::Split, _) => LOW_MEMORY_MAX,
+        (Layout::Pc, _) => LOW_MEMORY_MAX_PC,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn every_plan_keeps_the_rules(size in sizes(), holes in 0..=MAX_HOLES, cut in any::<bool>(), hugepages in any::<bool>()) {
-        let holes = if cut { holes } else { 0 };
-        let planned = MemoryPlan::new(&PlanInput { hugepages, ..input(size, holes) });
-        let sections = size.saturating_sub(LOW_MEMORY_MAX) / SECTION_SIZE;
+    fn every_plan_keeps_the_rules(input in inputs()) {
+        let (size, holes) = (input.size.bytes(), input.holes);
+        let planned = MemoryPlan::new(&input);
+        let sections = size.saturating_sub(low_max(&input)) / SECTION_SIZE;
         if holes > 0 && sections <= holes.into() {
             prop_assert_eq!(planned, Err(PlanError::TooFewSections { holes, sections }));
             return Ok(());
@@ -67,12 +91,20 @@ proptest! {
 
         check_ram(&plan, size, holes)?;
         check_hand_off(&plan)?;
-        check_arenas(&plan)?;
+        if input.arenas {
+            check_arenas(&plan)?;
+        } else {
+            prop_assert!(plan.arenas().is_empty());
+        }
     }
 
     #[test]
-    fn an_initramfs_overlaps_nothing(size in sizes(), initramfs in 1..3 * GIB, kernel_end in HIGH_MEMORY_START..GIB) {
-        let mut plan = plan(size, 0);
+    fn an_initramfs_overlaps_nothing(
+        input in inputs(),
+        initramfs in 1..3 * GIB,
+        kernel_end in HIGH_MEMORY_START..GIB,
+    ) {
+        let mut plan = MemoryPlan::new(&PlanInput { holes: 0, ..input }).expect("a plan");
         let kernel = GpaRange::new(HIGH_MEMORY_START, kernel_end);
         if plan.check_kernel(kernel).is_err() {
             return Ok(());
@@ -104,7 +136,7 @@ fn check_ram(plan: &MemoryPlan, size: u64, holes: u16) -> Result<(), TestCaseErr
     prop_assert!(sorted_and_disjoint(slots));
     prop_assert_eq!(length(slots), size);
     prop_assert_eq!(slots[0].start(), 0);
-    prop_assert!(slots[0].end() <= LOW_MEMORY_MAX);
+    prop_assert_eq!(slots[0].end(), size.min(low_max(plan.input())));
     prop_assert!(slots[1..].iter().all(|slot| slot.start() >= ABOVE_4G && slot.start() % SECTION_SIZE == 0));
     if holes > 0 {
         prop_assert_eq!(slots.len(), usize::from(holes) + 2);
@@ -138,9 +170,11 @@ fn check_hand_off(plan: &MemoryPlan) -> Result<(), TestCaseError> {
     let ram =
         |range: &GpaRange| plan.e820().iter().any(|entry| entry.kind == E820Kind::Ram && entry.range.contains(*range));
     prop_assert!(regions.iter().all(ram));
+    let input = plan.input();
     for region in plan.regions() {
-        prop_assert_eq!(region.flags.contains(RegionFlags::ZEROED), region.base >= ABOVE_4G);
-        prop_assert_eq!(region.flags.contains(RegionFlags::HUGE), plan.input().hugepages);
+        prop_assert_eq!(region.flags.contains(RegionFlags::ZEROED), input.zeroed && region.base >= ABOVE_4G);
+        prop_assert_eq!(region.flags.contains(RegionFlags::HUGE), input.pages.is_huge());
+        prop_assert_eq!(region.flags.contains(RegionFlags::BACKED), input.backed);
     }
     Ok(())
 }
@@ -164,7 +198,8 @@ fn check_arenas(plan: &MemoryPlan) -> Result<(), TestCaseError> {
 
 /// The whole plan as the map shows it: what changes here changes what guests see.
 fn shown(plan: &MemoryPlan) -> String {
-    MemoryMap { plan, kernel: None, initramfs: None }.to_string()
+    let backing = HostBacking::new(plan, None, Thp::Early, Prefault::Off, true);
+    MemoryMap { plan, backing: &backing, kernel: None, initramfs: None }.to_string()
 }
 
 #[test]
@@ -173,6 +208,7 @@ fn a_ragged_vm() {
     let expected = "\
 5124 MiB of RAM in 2 KVM slots, 4 KiB pages, 48-bit guest physical addresses
 hand-off: 2 regions, 1 arena, 120 bytes
+host memory: none prefaulted, 2 MiB backed early by the vCPU threads, 82 MiB asked for as transparent huge pages
 
 START            END                     SIZE  WHAT
 0x0000000000000  0x0000020000000      512 MiB  KVM slot 0
@@ -272,7 +308,9 @@ fn errors_name_the_thing_the_value_and_what_would_be_right() {
 #[test]
 fn the_map_as_json_says_the_same() {
     let plan = plan(GIB, 0);
-    let map = MemoryMap { plan: &plan, kernel: Some(GpaRange::new(MIB, 2 * MIB)), initramfs: None };
+    let kernel = Some(GpaRange::new(MIB, 2 * MIB));
+    let backing = HostBacking::new(&plan, kernel, Thp::Early, Prefault::Arenas, true);
+    let map = MemoryMap { plan: &plan, backing: &backing, kernel, initramfs: None };
     let json = serde_json::to_value(map).expect("JSON");
     assert_eq!(json["size"], GIB);
     assert_eq!(json["slots"][1], serde_json::json!({"start": ABOVE_4G, "end": ABOVE_4G + 512 * MIB}));
@@ -280,5 +318,12 @@ fn the_map_as_json_says_the_same() {
     assert_eq!(json["hand_off"]["regions"][0]["flags"], serde_json::json!(["RAGGED"]));
     assert_eq!(json["hand_off"]["arenas"][0]["end"], ABOVE_4G + 508 * MIB);
     assert_eq!(json["kernel"]["end"], 2 * MIB);
+    assert_eq!((&json["hugepages"], &json["page_size"]), (&false.into(), &4096.into()));
+    assert_eq!(
+        json["host"]["prefault"],
+        serde_json::json!([{"start": ABOVE_4G + 492 * MIB, "end": ABOVE_4G + 508 * MIB}])
+    );
+    assert_eq!(json["host"]["early"], serde_json::json!([{"start": MIB, "end": 2 * MIB}]));
+    assert_eq!(json["host"]["thp"].as_array().map(Vec::len), Some(2));
     assert!(json["initramfs"].is_null());
 }

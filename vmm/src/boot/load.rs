@@ -83,7 +83,7 @@ pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), Lo
     acpi::write(
         memory,
         &acpi::Machine {
-            vcpus: config.cpus.get(),
+            vcpus: config.cpus.boot.get(),
             virtio_devices,
             serial: !matches!(config.serial, SerialConfig::Off),
             ram: plan.slots(),
@@ -141,8 +141,7 @@ mod tests {
 
     fn plan() -> MemoryPlan {
         let size = MemorySize::try_from(64 << 20).unwrap();
-        MemoryPlan::new(&PlanInput { size, holes: 0, hugepages: false, address_width: AddressWidth::reported(40) })
-            .unwrap()
+        MemoryPlan::new(&PlanInput::new(size, AddressWidth::reported(40))).unwrap()
     }
 
     /// Guest memory after `which` was handed off, and the zero page's pointer to it.

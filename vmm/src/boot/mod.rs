@@ -6,14 +6,15 @@ mod machine;
 
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, OutputFile, Prefault, Thp};
+use crate::config::{Config, FileError, OutputFile};
 use crate::ending::{Ending, EndingSink};
 use crate::events::{self, EventError};
 use crate::kernel::{Image, KernelError};
-use crate::layout;
 use crate::memory::guest::{self, Backing, MapError};
-use crate::memory::{AddressWidth, GpaRange, GuestMemory, MemoryPlan, PlanError, SECTION_MEMMAP};
-use crate::probe::{self, Depth, ProbeError};
+use crate::memory::host::{Host, HostError};
+use crate::memory::prefault::{self, PrefaultError, Prefaulting};
+use crate::memory::{AddressWidth, GpaRange, GuestMemory, HostBacking, MemoryPlan, PlanError};
+use crate::probe::{self, Depth, ProbeError, Probing};
 use crate::signals;
 use crate::timeline::Timeline;
 use crate::vcpu::{self, Shared, VcpuError};
@@ -28,7 +29,11 @@ pub enum BootError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
     Map(#[from] MapError),
+    #[error(transparent)]
+    Prefault(#[from] PrefaultError),
     #[error(transparent)]
     Vm(#[from] VmError),
     #[error(transparent)]
@@ -50,23 +55,27 @@ pub enum BootError {
 /// Boots the VM that `config` describes and serves it until it ends.
 ///
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
-/// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last.
+/// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants
+/// backed beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
 pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootError> {
     let mut image = Image::inspect(config.kernel.path(), config.kernel.file())?;
     timeline.phase("kernel image checked");
 
     let (plan, initramfs) = plan(&config, &image)?;
+    let host = config.memory.backing(&plan, Some(image.footprint()), config.cpus.early);
+    let backing = Backing { pages: config.memory.pages, shared: config.memory.shared };
+    Host::this().check(plan.slots(), backing, &host, config.memory.prefault)?;
     timeline.phase("memory planned");
 
     let kvm = vm::open_kvm()?;
-    let probing = probe::start(Depth::Quick)?;
+    let mut probing = probe::start(Depth::Quick)?;
     plan.check_width(vm::address_width(&kvm)?)?;
     timeline.phase("KVM opened");
 
-    let memory = map(&config, &plan, &image)?;
+    let memory = map(&plan, backing, &host)?;
     timeline.phase("memory mapped");
 
-    let vm = Vm::create(&kvm, &memory, config.cpus.get())?;
+    let vm = Vm::create(&kvm, &memory, config.cpus.boot.get())?;
     timeline.phase("VM created");
 
     let sink = EndingSink::new().map_err(BootError::Signals)?;
@@ -81,9 +90,9 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
         sink: sink.clone(),
         timeline: Arc::clone(timeline),
     });
-    let early = first_touched(&config, &plan, &image);
-    let mut waiting = vcpu::start(&shared, vcpu::shares(&early, config.cpus.get()))?;
+    let mut waiting = vcpu::start(&shared, vcpu::shares(&host.early, config.cpus.boot.get()))?;
     timeline.phase("vCPU threads started");
+    let prefaulting = prefault(&config, &memory, &host, timeline, &mut probing)?;
 
     image.load(&memory)?;
     load::initramfs(&memory, config.initramfs.as_ref(), initramfs)?;
@@ -98,6 +107,7 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     signals::listen(machine.power_button, config.shutdown_timeout, sink.clone()).map_err(BootError::Signals)?;
     let _raw = machine.input.start()?;
     waiting.until_ready()?;
+    prefaulting.finish()?;
     // Nothing but the guest can fail from here on: now what the file held may go.
     machine.serial_output.map(OutputFile::commit).transpose()?;
     waiting.release(image.entry())?;
@@ -119,34 +129,34 @@ fn plan(config: &Config, image: &Image) -> Result<(MemoryPlan, Option<GpaRange>)
     Ok((plan, Some(range)))
 }
 
-/// Maps memory; huge pages are asked for where they pay: behind the kernel and the arenas.
-fn map(config: &Config, plan: &MemoryPlan, image: &Image) -> Result<GuestMemory, MapError> {
-    let backing = Backing { hugetlb: config.memory.hugepages, shared: config.memory.shared };
+/// Maps memory; huge pages are asked for before any page of it is there.
+fn map(plan: &MemoryPlan, backing: Backing, host: &HostBacking) -> Result<GuestMemory, MapError> {
     let memory = guest::map(plan.slots(), backing)?;
-    let huge: Vec<_> = match config.memory.thp {
-        Thp::Off => Vec::new(),
-        _ if config.memory.hugepages => Vec::new(),
-        Thp::Early => std::iter::once(image.footprint()).chain(arenas(plan)).collect(),
-        Thp::All => plan.slots().to_vec(),
-    };
-    for range in huge {
+    for &range in &host.thp {
         if let Err(error) = guest::advise_huge(&memory, range) {
-            tracing::warn!(%range, %error, "no transparent huge pages");
+            // As on a host that has none: it costs speed, nothing else.
+            tracing::info!(%range, %error, "no transparent huge pages");
         }
     }
     Ok(memory)
 }
 
-/// What the guest touches first, to be backed by the vCPU threads: the kernel, and of each arena the part that
-/// describes the sections which Linux fills before its allocator starts; or all of it, if the user asked.
-fn first_touched(config: &Config, plan: &MemoryPlan, image: &Image) -> Vec<GpaRange> {
-    let low_sections = layout::LOW_MEMORY_MAX / flatboot_handoff::SECTION_SIZE;
-    let first = (low_sections + 1) * SECTION_MEMMAP;
-    let whole = config.memory.prefault == Prefault::Arenas;
-    let part = |arena: GpaRange| if whole { arena } else { GpaRange::of(arena.start(), first.min(arena.length())) };
-    std::iter::once(image.footprint()).chain(arenas(plan).map(part)).collect()
+/// Begins to back what must be there before the guest runs.
+fn prefault(
+    config: &Config,
+    memory: &GuestMemory,
+    host: &HostBacking,
+    timeline: &Arc<Timeline>,
+    probing: &mut Probing,
+) -> Result<Prefaulting, BootError> {
+    if !host.prefault.is_empty() {
+        // Its threads would leave the probe too little of the processors to be in time.
+        probing.finish()?;
+    }
+    let timeline = Arc::clone(timeline);
+    let done = move || timeline.phase("memory prefaulted");
+    Ok(prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)?)
 }
 
-fn arenas(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
-    plan.arenas().iter().map(|arena| GpaRange::new(arena.base, arena.end()))
-}
+#[cfg(test)]
+mod tests;

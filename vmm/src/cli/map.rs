@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::args::MapArgs;
 use super::stdio;
-use crate::config::{ConfigError, CpuCount, InputFile, MemoryConfig};
+use crate::config::{ConfigError, CpuCount, CpusConfig, InputFile, MemoryConfig};
 use crate::kernel::{Image, KernelError};
 use crate::memory::{AddressWidth, GpaRange, MemoryMap, MemoryPlan, PlanError};
 
@@ -51,7 +51,7 @@ pub fn run(args: &MapArgs) -> Result<(), MapError> {
 
 /// The map's text; `footprint` says what guest memory a kernel image takes.
 fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
-    let cpus = CpuCount::parse(&args.shape.cpus).map_err(ConfigError::from)?;
+    let cpus = CpusConfig::parse(&args.shape.cpus).map_err(ConfigError::from)?;
     let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
     let mut plan = MemoryPlan::new(&memory.plan_input(host_address_width()))?;
 
@@ -66,7 +66,9 @@ fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, Ma
     if let Some(range) = initramfs {
         plan.mark_written(range);
     }
-    let map = MemoryMap { plan: &plan, kernel, initramfs };
+    let backing = memory.backing(&plan, kernel, cpus.early);
+    let map = MemoryMap { plan: &plan, backing: &backing, kernel, initramfs };
+    let cpus = cpus.boot;
     if args.json { json(&map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(&map, cpus)) }
 }
 
@@ -123,7 +125,7 @@ mod tests {
             ..args("size=1G,hugepages=on")
         };
         let shown = map_with(&args, GpaRange::new(16 * MIB, 48 * MIB)).unwrap();
-        assert!(shown.starts_with("2 vCPUs, 1 GiB of RAM in 2 KVM slots, huge pages, "), "{shown}");
+        assert!(shown.starts_with("2 vCPUs, 1 GiB of RAM in 2 KVM slots, 2 MiB pages, "), "{shown}");
         for line in [
             "0x0000001000000  0x0000003000000       32 MiB      kernel\n",
             "0x000001fffe000  0x000001ffff388       5000 B      initramfs\n",

@@ -17,7 +17,7 @@ use super::options::{OptionError, Options, parse_number};
 use super::output::OutputFile;
 use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption, check_console};
-use super::vcpus::CpuCount;
+use super::vcpus::CpusConfig;
 use crate::layout::VIRTIO_SLOTS;
 
 /// Most disks: one virtio slot is the random number generator's.
@@ -30,7 +30,7 @@ impl TryFrom<RawConfig> for Config {
 
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         // A command line that is wrong is wrong whatever files there are.
-        let cpus = CpuCount::parse(&raw.shape.cpus)?;
+        let cpus = CpusConfig::parse(&raw.shape.cpus)?;
         let memory = MemoryConfig::parse(&raw.shape.memory)?;
         let hand_off = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;

@@ -2,47 +2,34 @@
 //! How much memory, and how the host backs it.
 
 use super::options::{OptionError, Options, parse_number, parse_size};
-use crate::memory::{AddressWidth, MAX_HOLES, MemorySize, PlanInput, Size};
+use crate::memory::{
+    AddressWidth, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput, Prefault,
+    Size, Thp,
+};
 
 const OPTION: &str = "--memory";
-const KEYS: [&str; 6] = ["size", "hugepages", "shared", "thp", "prefault", "holes"];
-
-/// Bytes of the huge pages that hugetlbfs gives by default.
-const HUGE_PAGE: u64 = 2 << 20;
-
-/// What host memory is there before the guest touches it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prefault {
-    /// None.
-    Off,
-    /// That of the memmap's arenas.
-    Arenas,
-}
-
-/// Where transparent huge pages are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thp {
-    /// Nowhere.
-    Off,
-    /// Where they pay at boot: behind the kernel and the memmap's arenas.
-    Early,
-    /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
-    All,
-}
+const KEYS: [&str; 10] =
+    ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"];
 
 /// How much memory, and how the host backs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// All of the VM's RAM.
+    /// All of the VM's RAM: a multiple of the pages that back it.
     pub size: MemorySize,
-    /// Huge pages from the host's reserved pool (hugetlbfs); then the size is a multiple of 2 MiB.
-    pub hugepages: bool,
+    /// Pages that back it.
+    pub pages: HostPages,
     /// Backed by a file that other processes can map (memfd), not by anonymous memory.
     pub shared: bool,
     /// Where to ask the host for transparent huge pages.
     pub thp: Thp,
-    /// What host memory is there before the guest touches it.
+    /// What host memory is there before the guest runs.
     pub prefault: Prefault,
+    /// How much of it is below 4 GiB.
+    pub layout: Layout,
+    /// Whether the hand-off says where the memmap goes.
+    pub arenas: bool,
+    /// Whether the hand-off says which memory is known to be zero.
+    pub zeroed: bool,
     /// Gaps cut into the memory above 4 GiB, at most [`MAX_HOLES`].
     pub holes: u16,
 }
@@ -51,48 +38,108 @@ impl MemoryConfig {
     /// Takes the text of `--memory`.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
         let options = Options::parse(OPTION, text, &KEYS)?;
-        let hugepages = options.switch("hugepages", false)?;
-        let size = options.value("size", |value| parse_memory_size(value, hugepages))?;
-        let prefault = options.value("prefault", |value| match value {
-            "off" => Ok(Prefault::Off),
-            "arenas" => Ok(Prefault::Arenas),
-            _ => Err("must be off or arenas"),
-        })?;
-        let thp = options.value("thp", |value| match value {
-            "off" => Ok(Thp::Off),
-            "on" => Ok(Thp::Early),
-            "all" => Ok(Thp::All),
-            _ => Err("must be on, off or all"),
-        })?;
+        let pages = parse_pages(&options)?;
+        let size = options.value("size", |value| parse_memory_size(value, pages))?;
+        let arenas = options.switch("arenas", true)?;
+        let prefault = options.value("prefault", |value| parse_prefault(value, arenas))?;
+        let thp = options.value("thp", parse_thp)?;
+        let layout = options.value("layout", parse_layout)?;
         Ok(Self {
             size: size.ok_or(OptionError::Missing { option: OPTION, keys: "size=SIZE" })?,
-            hugepages,
+            pages,
             shared: options.switch("shared", false)?,
             thp: thp.unwrap_or(Thp::Early),
             prefault: prefault.unwrap_or(Prefault::Off),
-            holes: options.value("holes", parse_holes)?.unwrap_or(0),
+            layout: layout.unwrap_or_default(),
+            arenas,
+            zeroed: options.switch("zeroed", true)?,
+            holes: options.value("holes", |value| parse_holes(value, pages))?.unwrap_or(0),
         })
     }
 
     /// What the memory plan follows from, with guest physical addresses of that width.
     #[must_use]
-    pub const fn plan_input(&self, address_width: AddressWidth) -> PlanInput {
-        PlanInput { size: self.size, holes: self.holes, hugepages: self.hugepages, address_width }
+    pub fn plan_input(&self, address_width: AddressWidth) -> PlanInput {
+        PlanInput {
+            size: self.size,
+            holes: self.holes,
+            pages: self.pages,
+            layout: self.layout,
+            arenas: self.arenas,
+            zeroed: self.zeroed,
+            backed: self.prefault == Prefault::All,
+            address_width,
+        }
+    }
+
+    /// What host memory is asked for beforehand; `kernel` is where the kernel goes, `early` whether vCPU threads back what the
+    /// guest touches first.
+    #[must_use]
+    pub fn backing(&self, plan: &MemoryPlan, kernel: Option<GpaRange>, early: bool) -> HostBacking {
+        HostBacking::new(plan, kernel, self.thp, self.prefault, early)
     }
 }
 
-fn parse_memory_size(value: &str, hugepages: bool) -> Result<MemorySize, String> {
+fn parse_pages(options: &Options) -> Result<HostPages, OptionError> {
+    let huge = options.switch("hugepages", false)?;
+    let size = options.value("hugepage_size", |value| {
+        let bytes = parse_size(value).ok();
+        let pages = [HostPages::Huge2M, HostPages::Huge1G].into_iter().find(|pages| Some(pages.bytes()) == bytes);
+        match pages {
+            None => Err("must be 2M or 1G"),
+            Some(_) if !huge => Err("must be with hugepages=on"),
+            Some(pages) => Ok(pages),
+        }
+    })?;
+    Ok(size.unwrap_or(if huge { HostPages::Huge2M } else { HostPages::Base }))
+}
+
+fn parse_memory_size(value: &str, pages: HostPages) -> Result<MemorySize, String> {
     let bytes = parse_size(value)?;
     let size = MemorySize::try_from(bytes).map_err(|must| must.to_string())?;
-    if hugepages && !bytes.is_multiple_of(HUGE_PAGE) {
-        return Err(format!("must be a multiple of {:#} with hugepages=on", Size(HUGE_PAGE)));
+    if !bytes.is_multiple_of(pages.bytes()) {
+        let by = if pages == HostPages::Huge1G { "hugepage_size=1G" } else { "hugepages=on" };
+        return Err(format!("must be a multiple of {:#} with {by}", Size(pages.bytes())));
     }
     Ok(size)
 }
 
-fn parse_holes(value: &str) -> Result<u16, String> {
+fn parse_prefault(value: &str, arenas: bool) -> Result<Prefault, &'static str> {
+    match value {
+        "off" => Ok(Prefault::Off),
+        "on" => Ok(Prefault::All),
+        "arenas" if arenas => Ok(Prefault::Arenas),
+        "arenas" => Err("must be on or off with arenas=off"),
+        _ => Err("must be on, off or arenas"),
+    }
+}
+
+fn parse_thp(value: &str) -> Result<Thp, &'static str> {
+    match value {
+        "off" => Ok(Thp::Off),
+        "on" => Ok(Thp::Early),
+        "all" => Ok(Thp::All),
+        _ => Err("must be on, off or all"),
+    }
+}
+
+fn parse_layout(value: &str) -> Result<Layout, &'static str> {
+    match value {
+        "split" => Ok(Layout::Split),
+        "pc" => Ok(Layout::Pc),
+        _ => Err("must be split or pc"),
+    }
+}
+
+fn parse_holes(value: &str, pages: HostPages) -> Result<u16, String> {
     let holes = parse_number(value).and_then(|number| u16::try_from(number).ok());
-    holes.filter(|holes| *holes <= MAX_HOLES).ok_or_else(|| format!("must be a number, at most {MAX_HOLES}"))
+    let holes = holes.filter(|holes| *holes <= MAX_HOLES);
+    let holes = holes.ok_or_else(|| format!("must be a number, at most {MAX_HOLES}"))?;
+    if holes > 0 && pages == HostPages::Huge1G {
+        // The parts are sections, which share such a page.
+        return Err("must be 0 with hugepage_size=1G".to_owned());
+    }
+    Ok(holes)
 }
 
 #[cfg(test)]
@@ -104,16 +151,50 @@ mod tests {
         let memory = MemoryConfig::parse("size=1G").unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(1 << 30).unwrap(),
-            hugepages: false,
+            pages: HostPages::Base,
             shared: false,
             thp: Thp::Early,
             prefault: Prefault::Off,
+            layout: Layout::Split,
+            arenas: true,
+            zeroed: true,
             holes: 0,
         };
         assert_eq!(memory, expected);
-        let all = MemoryConfig::parse("size=64G,hugepages=on,shared=on,thp=off,prefault=arenas,holes=63").unwrap();
-        assert_eq!(all.holes, 63);
-        assert!(all.hugepages && all.shared && all.thp == Thp::Off && all.prefault == Prefault::Arenas);
+        let width = AddressWidth::reported(40);
+        assert_eq!(memory.plan_input(width), PlanInput::new(memory.size, width));
+    }
+
+    #[test]
+    fn every_key_is_taken() {
+        let text = "size=64G,hugepages=on,hugepage_size=2M,shared=on,thp=off,prefault=on,layout=pc,arenas=off,zeroed=off,holes=63";
+        let memory = MemoryConfig::parse(text).unwrap();
+        let expected = MemoryConfig {
+            size: MemorySize::try_from(64 << 30).unwrap(),
+            pages: HostPages::Huge2M,
+            shared: true,
+            thp: Thp::Off,
+            prefault: Prefault::All,
+            layout: Layout::Pc,
+            arenas: false,
+            zeroed: false,
+            holes: 63,
+        };
+        assert_eq!(memory, expected);
+        assert!(memory.plan_input(AddressWidth::reported(40)).backed);
+    }
+
+    #[test]
+    fn pool_pages_have_two_sizes() {
+        for (text, pages) in [
+            ("size=1G,hugepages=on", HostPages::Huge2M),
+            ("size=1G,hugepages=on,hugepage_size=2M", HostPages::Huge2M),
+            ("size=1G,hugepages=on,hugepage_size=1G", HostPages::Huge1G),
+            ("size=1G,hugepages=on,hugepage_size=1073741824", HostPages::Huge1G),
+            ("size=1G,hugepages=off", HostPages::Base),
+        ] {
+            assert_eq!(MemoryConfig::parse(text).unwrap().pages, pages, "{text}");
+        }
     }
 
     #[test]
@@ -124,17 +205,29 @@ mod tests {
             ("size=67108865", "--memory size=67108865: must be a multiple of 1M"),
             ("size=65M,hugepages=on", "--memory size=65M: must be a multiple of 2M with hugepages=on"),
             (
+                "size=1026M,hugepages=on,hugepage_size=1G",
+                "--memory size=1026M: must be a multiple of 1G with hugepage_size=1G",
+            ),
+            (
                 "size=lots",
                 "--memory size=lots: must be a number of bytes, with K, M, G or T after it for 2^10, 2^20, 2^30 or 2^40 of them",
             ),
             ("thp=on", "--memory size=SIZE: is missing: must be given"),
-            ("size=1G,prefault=on", "--memory prefault=on: must be off or arenas"),
+            ("size=1G,prefault=yes", "--memory prefault=yes: must be on, off or arenas"),
+            ("size=1G,prefault=arenas,arenas=off", "--memory prefault=arenas: must be on or off with arenas=off"),
+            ("size=1G,layout=q35", "--memory layout=q35: must be split or pc"),
+            ("size=1G,arenas=1", "--memory arenas=1: must be on or off"),
+            ("size=1G,zeroed=yes", "--memory zeroed=yes: must be on or off"),
+            ("size=1G,hugepages=on,hugepage_size=4M", "--memory hugepage_size=4M: must be 2M or 1G"),
+            ("size=1G,hugepage_size=2M", "--memory hugepage_size=2M: must be with hugepages=on"),
             ("size=1G,holes=125", "--memory holes=125: must be a number, at most 124"),
             ("size=1G,holes=-1", "--memory holes=-1: must be a number, at most 124"),
+            ("size=8G,hugepages=on,hugepage_size=1G,holes=1", "--memory holes=1: must be 0 with hugepage_size=1G"),
             ("size=1G,shared=1", "--memory shared=1: must be on or off"),
             (
                 "size=1G,mergeable=on",
-                "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, shared, thp, prefault, holes",
+                "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, \
+                 thp, prefault, layout, arenas, zeroed, holes",
             ),
         ] {
             assert_eq!(MemoryConfig::parse(text).unwrap_err().to_string(), expected);

@@ -25,12 +25,12 @@ pub use disk::{DiskConfig, SECTOR_SIZE};
 pub use error::ConfigError;
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
-pub use memory::{MemoryConfig, Prefault, Thp};
+pub use memory::MemoryConfig;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
-pub use vcpus::CpuCount;
+pub use vcpus::{CpuCount, CpusConfig};
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///
@@ -44,8 +44,8 @@ pub struct Config {
     pub initramfs: Option<InputFile>,
     /// The kernel's command line, defaults included.
     pub cmdline: Cmdline,
-    /// How many vCPUs.
-    pub cpus: CpuCount,
+    /// How many vCPUs, and what their threads do first.
+    pub cpus: CpusConfig,
     /// How much memory, and how the host backs it.
     pub memory: MemoryConfig,
     /// What the guest is told about its memory.

@@ -7,9 +7,13 @@ use super::cmdline::Cmdline;
 
 /// The options that give a VM its shape.
 #[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
 pub struct ShapeArgs {
-    /// Virtual CPUs: boot=N, 1 to 255
-    #[arg(long, value_name = "boot=N", default_value = "boot=1")]
+    /// Virtual CPUs: boot=N, 1 to 255, and what their threads do first
+    ///
+    ///   early=on|off         back what the guest touches first, kernel and
+    ///                        first memmap, while they wait for their start [on]
+    #[arg(long, value_name = "boot=N[,KEY=VALUE]...", default_value = "boot=1", verbatim_doc_comment)]
     pub cpus: String,
 
     /// Guest memory: size=SIZE and how the host backs it
@@ -19,11 +23,24 @@ pub struct ShapeArgs {
     /// processor's physical addresses have room for. Host memory is used
     /// only for what the guest touches.
     ///
-    ///   hugepages=on|off     from the host's reserved 2M pages [off]
+    ///   hugepages=on|off     from the host's reserved huge pages [off]
+    ///   hugepage_size=2M|1G  which of them; size is a multiple of it [2M]
     ///   shared=on|off        in a memfd, not in anonymous memory [off]
     ///   thp=on|off|all       ask for transparent huge pages: on, behind kernel
-    ///                        and memmap; all, everywhere [on]
-    ///   prefault=off|arenas  back the memmap before the guest runs [off]
+    ///                        and memmap, or behind all that prefault=on backs;
+    ///                        all, everywhere [on]
+    ///   prefault=on|off|arenas
+    ///                        back memory before the guest runs, by a thread
+    ///                        for each host CPU, up to 16: all of it, or the
+    ///                        memmap's arenas. What the host cannot give is an
+    ///                        error at start [off]
+    ///
+    /// Each part of the fast boot can be switched off, to measure its worth:
+    ///
+    ///   layout=split|pc      below 4 GiB, 512M (1G with 1G pages), or up to 3G
+    ///                        as other VMMs have it [split]
+    ///   arenas=on|off        the hand-off says where the memmap goes [on]
+    ///   zeroed=on|off        the hand-off says which memory is zero [on]
     ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
     ///                        apart, to study such maps [0]
     #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", default_value = "size=512M", verbatim_doc_comment)]

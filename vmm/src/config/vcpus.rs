@@ -15,17 +15,31 @@ impl CpuCount {
     pub const fn get(self) -> u8 {
         self.0
     }
+}
 
+/// The vCPUs, and what their threads do before the guest runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpusConfig {
+    /// How many.
+    pub boot: CpuCount,
+    /// Whether their threads back what the guest touches first while they wait for their start.
+    pub early: bool,
+}
+
+impl CpusConfig {
     /// Takes the text of `--cpus`.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
-        let options = Options::parse("--cpus", text, &["boot"])?;
-        let count = options.value("boot", |value| {
+        let options = Options::parse("--cpus", text, &["boot", "early"])?;
+        let boot = options.value("boot", |value| {
             parse_number(value)
                 .and_then(|number| u8::try_from(number).ok())
-                .and_then(|number| Self::try_from(number).ok())
+                .and_then(|number| CpuCount::try_from(number).ok())
                 .ok_or("must be a number of vCPUs, 1 to 255")
         })?;
-        count.ok_or(OptionError::Missing { option: "--cpus", keys: "boot=N" })
+        Ok(Self {
+            boot: boot.ok_or(OptionError::Missing { option: "--cpus", keys: "boot=N" })?,
+            early: options.switch("early", true)?,
+        })
     }
 }
 
@@ -51,21 +65,33 @@ mod tests {
     #[test]
     fn one_to_255() {
         for (text, count) in [("boot=1", 1), ("boot=255", 255)] {
-            assert_eq!(CpuCount::parse(text).map(CpuCount::get), Ok(count));
+            let cpus = CpusConfig::parse(text).unwrap();
+            assert_eq!((cpus.boot.get(), cpus.early), (count, true));
         }
         for value in ["0", "256", "-1", "4.0", "four", "18446744073709551617"] {
             assert_eq!(
-                CpuCount::parse(&format!("boot={value}")).unwrap_err().to_string(),
+                CpusConfig::parse(&format!("boot={value}")).unwrap_err().to_string(),
                 format!("--cpus boot={value}: must be a number of vCPUs, 1 to 255")
             );
         }
         assert_eq!(
-            CpuCount::parse("max=4").unwrap_err().to_string(),
-            "--cpus max=4: there is no key max: must be one of boot"
+            CpusConfig::parse("max=4").unwrap_err().to_string(),
+            "--cpus max=4: there is no key max: must be one of boot, early"
         );
         assert_eq!(
-            CpuCount::parse("4").unwrap_err().to_string(),
-            "--cpus 4: must be written KEY=VALUE; the keys are boot"
+            CpusConfig::parse("4").unwrap_err().to_string(),
+            "--cpus 4: must be written KEY=VALUE; the keys are boot, early"
         );
+    }
+
+    #[test]
+    fn early_work_can_be_switched_off() {
+        assert!(!CpusConfig::parse("boot=2,early=off").unwrap().early);
+        for (text, expected) in [
+            ("boot=2,early=no", "--cpus early=no: must be on or off"),
+            ("early=off", "--cpus boot=N: is missing: must be given"),
+        ] {
+            assert_eq!(CpusConfig::parse(text).unwrap_err().to_string(), expected);
+        }
     }
 }

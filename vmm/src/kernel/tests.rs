@@ -6,10 +6,7 @@ use proptest::prelude::*;
 use vm_memory::Bytes;
 
 use super::*;
-use images::{ENTRY, TEXT, bzimage, vmlinux};
-
-#[path = "../../tests/common/images.rs"]
-mod images;
+use crate::images::{ENTRY, TEXT, bzimage, vmlinux};
 
 /// A file that vanishes with the test.
 fn file(bytes: &[u8]) -> File {

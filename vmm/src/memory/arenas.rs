@@ -9,7 +9,7 @@ use crate::layout::{ABOVE_4G, PAGE_SIZE};
 /// Bytes of a `struct page` on x86-64.
 const STRUCT_PAGE: u64 = 64;
 /// Bytes of the memmap of one section, whole or not.
-pub(crate) const SECTION_MEMMAP: u64 = SECTION_SIZE / PAGE_SIZE * STRUCT_PAGE;
+pub(super) const SECTION_MEMMAP: u64 = SECTION_SIZE / PAGE_SIZE * STRUCT_PAGE;
 /// What Linux allocates before the memmap (node data, page tables) comes from the top of memory, too.
 const TOP_MARGIN: u64 = 4 << 20;
 

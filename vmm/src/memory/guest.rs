@@ -8,11 +8,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
 
+use rustix::process::{Resource, getrlimit};
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 
-use super::{GpaRange, GuestMemory};
+use super::{GpaRange, GuestMemory, HostPages};
 use crate::bits::index;
+#[cfg(test)]
+use crate::layout::PAGE_SIZE;
 
 /// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
 pub const HUGE_PAGE: u64 = 2 << 20;
@@ -20,8 +23,8 @@ pub const HUGE_PAGE: u64 = 2 << 20;
 /// What backs guest memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backing {
-    /// Pages of the host's 2 MiB hugetlb pool, reserved when mapped.
-    pub hugetlb: bool,
+    /// The host's pages; those of a hugetlb pool are reserved when mapped.
+    pub pages: HostPages,
     /// A memfd shared with other processes instead of private anonymous memory.
     pub shared: bool,
 }
@@ -54,30 +57,43 @@ pub fn map(slots: &[GpaRange], backing: Backing) -> Result<GuestMemory, MapError
 
 fn map_slot(slot: GpaRange, backing: Backing) -> Result<GuestRegionMmap, MapError> {
     let size = slot.length();
-    let failed = |source| MapError::Map {
-        size,
-        gpa: slot.start(),
-        hint: if backing.hugetlb { "; reserve pages in /proc/sys/vm/nr_hugepages" } else { "" },
-        source,
-    };
+    let failed = |source| MapError::Map { size, gpa: slot.start(), hint: hint(backing, &source), source };
     let region = mapping(size, backing).map_err(failed)?;
     GuestRegionMmap::new(region, GuestAddress(slot.start()))
         .ok_or_else(|| MapError::Inconsistent(format!("range {slot} wraps")))
+}
+
+/// What would help against `error`.
+fn hint(backing: Backing, error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        _ if backing.pages.is_huge() => "; reserve pages in /sys/kernel/mm/hugepages",
+        Some(libc::EFBIG) => "; see ulimit -f",
+        _ => "; see ulimit -v and vm.overcommit_memory",
+    }
 }
 
 fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
     let length = index(size);
     let mut flags = if backing.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     // Without a reservation, hugetlb faults would end in SIGBUS; ordinary memory is overcommitted on purpose.
-    flags |= if backing.hugetlb { libc::MAP_HUGETLB } else { libc::MAP_NORESERVE };
-    let file = if backing.shared { Some(memfd(size, backing.hugetlb)?) } else { None };
+    flags |= match backing.pages {
+        HostPages::Base => libc::MAP_NORESERVE,
+        HostPages::Huge2M => libc::MAP_HUGETLB | libc::MAP_HUGE_2MB,
+        HostPages::Huge1G => libc::MAP_HUGETLB | libc::MAP_HUGE_1GB,
+    };
+    // A file of the pool has only whole pages, as the mapping will.
+    let file_size = size.next_multiple_of(backing.pages.bytes());
+    let file = if backing.shared { Some(memfd(file_size, backing.pages)?) } else { None };
     if file.is_none() {
         flags |= libc::MAP_ANONYMOUS;
     }
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let start = map_aligned(length, prot, flags, file.as_ref())?;
-    let mut builder =
-        MmapRegionBuilder::new(length).with_mmap_prot(prot).with_mmap_flags(flags).with_hugetlbfs(backing.hugetlb);
+    let align = backing.pages.bytes().max(HUGE_PAGE);
+    let start = map_aligned(length, align, prot, flags, file.as_ref())?;
+    let mut builder = MmapRegionBuilder::new(length)
+        .with_mmap_prot(prot)
+        .with_mmap_flags(flags)
+        .with_hugetlbfs(backing.pages.is_huge());
     if let Some(file) = file {
         builder = builder.with_file_offset(FileOffset::new(file, 0));
     }
@@ -86,10 +102,11 @@ fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
     unsafe { builder.with_raw_mmap_pointer(start) }.build().map_err(io::Error::other)
 }
 
-/// Maps `length` bytes at a multiple of [`HUGE_PAGE`]; the kernel only promises page alignment.
-fn map_aligned(length: usize, prot: i32, flags: i32, file: Option<&File>) -> io::Result<*mut u8> {
-    let slack = index(HUGE_PAGE);
-    let reserved = length.checked_add(slack).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+/// Maps `length` bytes at a multiple of `align`; the kernel only promises page alignment. The last page is a whole one.
+fn map_aligned(length: usize, align: u64, prot: i32, flags: i32, file: Option<&File>) -> io::Result<*mut u8> {
+    let slack = index(align);
+    let reserved = length.checked_next_multiple_of(slack).and_then(|whole| whole.checked_add(slack));
+    let reserved = reserved.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
     let reserve_flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that exists.
     let base = unsafe { libc::mmap(null_mut(), reserved, libc::PROT_NONE, reserve_flags, -1, 0) };
@@ -99,7 +116,8 @@ fn map_aligned(length: usize, prot: i32, flags: i32, file: Option<&File>) -> io:
     let offset = base.align_offset(slack);
     let target = base.wrapping_byte_add(offset);
     let fd = file.map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
-    // SAFETY: `target..target + length` lies inside the reservation made above, which nothing else uses.
+    // SAFETY: `target..target + length`, rounded up to pages of at most `align`, lies inside the reservation made above, which
+    // nothing else uses.
     let mapped = unsafe { libc::mmap(target, length, prot, flags | libc::MAP_FIXED, fd, 0) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -107,8 +125,17 @@ fn map_aligned(length: usize, prot: i32, flags: i32, file: Option<&File>) -> io:
     Ok(mapped.cast())
 }
 
-fn memfd(size: u64, hugetlb: bool) -> io::Result<File> {
-    let flags = libc::MFD_CLOEXEC | if hugetlb { libc::MFD_HUGETLB } else { 0 };
+fn memfd(size: u64, pages: HostPages) -> io::Result<File> {
+    // To make a file longer than that is answered by SIGXFSZ.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| size > limit) {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    let flags = libc::MFD_CLOEXEC
+        | match pages {
+            HostPages::Base => 0,
+            HostPages::Huge2M => libc::MFD_HUGETLB | libc::MFD_HUGE_2MB,
+            HostPages::Huge1G => libc::MFD_HUGETLB | libc::MFD_HUGE_1GB,
+        };
     // SAFETY: the name is a terminated string; the call touches no other memory.
     let fd = unsafe { libc::memfd_create(c"flatboot-guest-memory".as_ptr(), flags) };
     if fd < 0 {
@@ -126,8 +153,17 @@ pub fn advise_huge(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
 }
 
 /// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14).
+///
+/// It goes in steps of a huge page: each holds the lock of this process's address space, which whoever makes a thread or a vCPU
+/// waits for.
 pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
-    advise(memory, range, libc::MADV_POPULATE_WRITE)
+    let mut start = range.start();
+    while start < range.end() {
+        let end = range.end().min((start / HUGE_PAGE + 1) * HUGE_PAGE);
+        advise(memory, GpaRange::new(start, end), libc::MADV_POPULATE_WRITE)?;
+        start = end;
+    }
+    Ok(())
 }
 
 fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> {
@@ -139,10 +175,15 @@ fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> 
         }
         let offset = start - region.start_addr().raw_value();
         let address = region.as_ptr().wrapping_add(index(offset));
-        // SAFETY: `start..end` was clipped to this region's mapping, and neither advice changes its contents.
-        let result = unsafe { libc::madvise(address.cast(), index(end - start), advice) };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
+        loop {
+            // SAFETY: `start..end` was clipped to this region's mapping, and neither advice changes its contents.
+            let result = unsafe { libc::madvise(address.cast(), index(end - start), advice) };
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                _ if result == 0 => break,
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            }
         }
     }
     Ok(())
@@ -159,6 +200,31 @@ pub fn page_faults() -> u64 {
     if result == 0 { u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0) } else { 0 }
 }
 
+/// Pages that are there, of those of this process's memory that are behind `range` (GPA, inside one region).
+#[cfg(test)]
+pub(crate) fn present(memory: &GuestMemory, range: GpaRange) -> u64 {
+    use std::os::unix::fs::FileExt;
+    const ENTRY: usize = 8;
+    const CHUNK: u64 = 1 << 16;
+    // Documentation/admin-guide/mm/pagemap.rst: bit 63, present; bit 62, swapped out.
+    const THERE: u64 = 3 << 62;
+
+    let pagemap = File::open("/proc/self/pagemap").unwrap();
+    let region = memory.find_region(GuestAddress(range.start())).unwrap();
+    let page = |gpa: u64| (region.as_ptr() as u64 + gpa - region.start_addr().0) / PAGE_SIZE;
+    let (mut next, end) = (page(range.start()), page(range.end()));
+    let mut there = 0;
+    while next < end {
+        let count = (end - next).min(CHUNK);
+        let mut bytes = vec![0; index(count) * ENTRY];
+        pagemap.read_exact_at(&mut bytes, next * ENTRY as u64).unwrap();
+        let (entries, _) = bytes.as_chunks::<ENTRY>();
+        there += entries.iter().filter(|entry| u64::from_le_bytes(**entry) & THERE != 0).count() as u64;
+        next += count;
+    }
+    there
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,7 +236,7 @@ mod tests {
     fn mapping_is_huge_page_aligned_and_readable_at_both_ends() {
         let slots = [GpaRange::of(0, 64 * MIB), GpaRange::of(1 << 32, 5 * MIB)];
         for shared in [false, true] {
-            let memory = map(&slots, Backing { hugetlb: false, shared }).unwrap();
+            let memory = map(&slots, Backing { pages: HostPages::Base, shared }).unwrap();
             for (region, slot) in memory.iter().zip(&slots) {
                 assert_eq!(region.as_ptr().align_offset(index(HUGE_PAGE)), 0);
                 for at in [slot.start(), slot.end() - 8] {

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::backing::{HostBacking, total};
 use super::e820::E820Kind;
 use super::plan::MemoryPlan;
 use super::range::GpaRange;
@@ -21,6 +22,8 @@ use crate::layout;
 pub struct MemoryMap<'a> {
     /// The plan.
     pub plan: &'a MemoryPlan,
+    /// What host memory is asked for beforehand.
+    pub backing: &'a HostBacking,
     /// Where the kernel goes.
     pub kernel: Option<GpaRange>,
     /// Where the initramfs goes.
@@ -116,15 +119,23 @@ impl fmt::Display for MemoryMap<'_> {
             "{} of RAM in {}, {} pages, {}-bit guest physical addresses",
             input.size,
             count(plan.slots().len(), "KVM slot"),
-            if input.hugepages { "huge" } else { "4 KiB" },
+            Size(input.pages.bytes()),
             input.address_width.bits()
         )?;
         writeln!(
             f,
-            "hand-off: {}, {}, {} bytes\n",
+            "hand-off: {}, {}, {} bytes",
             count(plan.regions().len(), "region"),
             count(plan.arenas().len(), "arena"),
             self.hand_off_length()
+        )?;
+        let HostBacking { thp, prefault, early } = self.backing;
+        writeln!(
+            f,
+            "host memory: {} prefaulted, {} backed early by the vCPU threads, {} asked for as transparent huge pages\n",
+            amount(prefault),
+            amount(early),
+            amount(thp)
         )?;
 
         writeln!(f, "{:<15}  {:<15}  {:>11}  WHAT", "START", "END", "SIZE")?;
@@ -135,6 +146,11 @@ impl fmt::Display for MemoryMap<'_> {
         }
         Ok(())
     }
+}
+
+fn amount(ranges: &[GpaRange]) -> String {
+    let bytes = total(ranges);
+    if bytes == 0 { "none".to_owned() } else { Size(bytes).to_string() }
 }
 
 fn count(number: usize, of: &str) -> String {
@@ -163,7 +179,8 @@ impl Serialize for MemoryMap<'_> {
         });
         json!({
             "size": plan.input().size.bytes(),
-            "hugepages": plan.input().hugepages,
+            "hugepages": plan.input().pages.is_huge(),
+            "page_size": plan.input().pages.bytes(),
             "address_bits": plan.input().address_width.bits(),
             "slots": plan.slots(),
             "e820": plan.e820(),
@@ -171,6 +188,11 @@ impl Serialize for MemoryMap<'_> {
                 "length": self.hand_off_length(),
                 "regions": regions.collect::<Vec<_>>(),
                 "arenas": arenas.collect::<Vec<_>>(),
+            },
+            "host": {
+                "prefault": self.backing.prefault,
+                "early": self.backing.early,
+                "thp": self.backing.thp,
             },
             "kernel": self.kernel,
             "initramfs": self.initramfs,

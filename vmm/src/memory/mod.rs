@@ -2,21 +2,26 @@
 //! Guest memory: planned as pure functions, then mapped.
 
 mod arenas;
+mod backing;
 mod e820;
 pub mod guest;
+pub mod host;
 mod map;
+mod pages;
 mod place;
 mod plan;
+pub mod prefault;
 mod range;
 mod shape;
 mod size;
 
-pub(crate) use arenas::SECTION_MEMMAP;
+pub use backing::{HostBacking, Prefault, Thp, total};
 pub use e820::{E820_MAX_ENTRIES, E820Entry, E820Kind};
 pub use map::MemoryMap;
+pub use pages::HostPages;
 pub use plan::{MemoryPlan, PlanError, PlanInput};
 pub use range::{AddressWidth, GpaRange};
-pub use shape::MAX_HOLES;
+pub use shape::{Layout, MAX_HOLES};
 pub use size::{MemorySize, MemorySizeError, Size};
 
 /// The guest's mapped memory. Cloning shares the mapping.

@@ -5,8 +5,9 @@ use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, enc
 
 use super::arenas::arenas;
 use super::e820::{E820Entry, e820};
+use super::pages::HostPages;
 use super::range::{AddressWidth, GpaRange};
-use super::shape::{MAX_HOLES, check_width, ram};
+use super::shape::{Layout, MAX_HOLES, check_width, ram};
 use super::size::{MemorySize, Size};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
@@ -17,10 +18,35 @@ pub struct PlanInput {
     pub size: MemorySize,
     /// Gaps of one section to cut into the memory above 4 GiB; at most [`MAX_HOLES`].
     pub holes: u16,
-    /// Whether the host backs all of it with huge pages.
-    pub hugepages: bool,
+    /// Pages that the host backs it with.
+    pub pages: HostPages,
+    /// How much of it is below 4 GiB.
+    pub layout: Layout,
+    /// Whether the hand-off has arenas.
+    pub arenas: bool,
+    /// Whether the hand-off says which memory is known to be zero.
+    pub zeroed: bool,
+    /// Whether all host memory is there before the guest runs.
+    pub backed: bool,
     /// How wide the guest's physical addresses are: what KVM supports, at most what the processor reports.
     pub address_width: AddressWidth,
+}
+
+impl PlanInput {
+    /// An ordinary VM with all that makes its boot fast.
+    #[must_use]
+    pub fn new(size: MemorySize, address_width: AddressWidth) -> Self {
+        Self {
+            size,
+            holes: 0,
+            pages: HostPages::Base,
+            layout: Layout::Split,
+            arenas: true,
+            zeroed: true,
+            backed: false,
+            address_width,
+        }
+    }
 }
 
 /// Why memory cannot be planned as asked, or cannot hold what it should.
@@ -70,11 +96,11 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Plans memory: at most four sections below 4 GiB, the rest from 4 GiB up.
+    /// Plans memory: what the layout keeps below 4 GiB, the rest from 4 GiB up.
     pub fn new(input: &PlanInput) -> Result<Self, PlanError> {
-        let ram = ram(input.size, input.holes, input.address_width)?;
-        let regions = regions(&ram, input.hugepages);
-        let arenas = arenas(&ram, &regions);
+        let ram = ram(input)?;
+        let regions = regions(&ram, input);
+        let arenas = if input.arenas { arenas(&ram, &regions) } else { Vec::new() };
         Ok(Self { input: *input, e820: e820(&ram), ram, regions, arenas })
     }
 
@@ -110,7 +136,7 @@ impl MemoryPlan {
 
     /// Checks that guest physical addresses of another width than was planned with reach all of it.
     pub fn check_width(&self, width: AddressWidth) -> Result<(), PlanError> {
-        check_width(self.input.size, self.input.holes, width)
+        check_width(&self.input, width)
     }
 
     /// Notes that the VMM writes to `range` before the guest runs: no region that shares a byte with it is `ZEROED`.
@@ -131,16 +157,17 @@ impl MemoryPlan {
 }
 
 /// One region for each range of RAM, from 1 MiB up: the kernel itself cuts them into pieces for its threads.
-fn regions(ram: &[GpaRange], hugepages: bool) -> Vec<Region> {
+fn regions(ram: &[GpaRange], input: &PlanInput) -> Vec<Region> {
     ram.iter()
         .map(|range| {
             let base = range.start().max(HIGH_MEMORY_START);
             let length = range.end() - base;
             let mut flags = RegionFlags::empty();
             flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
-            flags.set(RegionFlags::HUGE, hugepages);
+            flags.set(RegionFlags::HUGE, input.pages.is_huge());
+            flags.set(RegionFlags::BACKED, input.backed);
             // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
-            flags.set(RegionFlags::ZEROED, base >= ABOVE_4G);
+            flags.set(RegionFlags::ZEROED, input.zeroed && base >= ABOVE_4G);
             Region { base, length, node: 0, flags }
         })
         .collect()

@@ -4,30 +4,55 @@
 use flatboot_handoff::SECTION_SIZE;
 
 use super::e820::{E820_LOW_ENTRIES, E820_MAX_ENTRIES};
-use super::plan::PlanError;
+use super::pages::HostPages;
+use super::plan::{PlanError, PlanInput};
 use super::range::{AddressWidth, GpaRange};
 use super::size::{MemorySize, Size};
-use crate::layout::{ABOVE_4G, LOW_MEMORY_MAX};
+use crate::layout::{ABOVE_4G, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
 
 /// Most holes that memory can have: every part above 4 GiB is an e820 entry, and the zero page has room for only so many.
 pub const MAX_HOLES: u16 = 124;
 
 const _: () = assert!(E820_LOW_ENTRIES + MAX_HOLES as usize + 1 == E820_MAX_ENTRIES);
 
+/// How RAM is shared out between the addresses below and above 4 GiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Four sections below 4 GiB, the rest above: a kernel whose low zones are filled serially has little to fill.
+    #[default]
+    Split,
+    /// Up to 3 GiB below 4 GiB, as a PC and most VMMs have it.
+    Pc,
+}
+
+impl Layout {
+    /// Most bytes of RAM below 4 GiB; whole pages, since they are mapped apart from the rest.
+    #[must_use]
+    pub const fn low_max(self, pages: HostPages) -> u64 {
+        let max = match self {
+            Self::Split => LOW_MEMORY_MAX,
+            Self::Pc => LOW_MEMORY_MAX_PC,
+        };
+        max.next_multiple_of(pages.bytes())
+    }
+}
+
 /// RAM as ranges: the low one from 0, then those above 4 GiB, each of whole sections but the last one's end.
 ///
 /// Each becomes one KVM memory slot, backed by one contiguous mapping in the VMM.
-pub(super) fn ram(size: MemorySize, holes: u16, width: AddressWidth) -> Result<Vec<GpaRange>, PlanError> {
-    check_width(size, holes, width)?;
-    let low = size.bytes().min(LOW_MEMORY_MAX);
+pub(super) fn ram(input: &PlanInput) -> Result<Vec<GpaRange>, PlanError> {
+    check_width(input, input.address_width)?;
+    let size = input.size.bytes();
+    let low = size.min(input.layout.low_max(input.pages));
     let mut ram = vec![GpaRange::new(0, low)];
-    ram.extend(high(size.bytes() - low, holes)?);
+    ram.extend(high(size - low, input.holes)?);
     Ok(ram)
 }
 
-pub(super) fn check_width(size: MemorySize, holes: u16, width: AddressWidth) -> Result<(), PlanError> {
+pub(super) fn check_width(input: &PlanInput, width: AddressWidth) -> Result<(), PlanError> {
+    let &PlanInput { size, holes, pages, layout, .. } = input;
     // No overflow, no underflow: at most 124 holes of 128 MiB, and the narrowest width leaves 60 GiB above 4 GiB.
-    let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + LOW_MEMORY_MAX;
+    let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + layout.low_max(pages);
     if size.bytes() <= max {
         return Ok(());
     }

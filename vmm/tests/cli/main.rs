@@ -4,6 +4,7 @@
 //! A table's row is a test. A row that cannot run here says why and counts as ignored.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may stop at the first surprise")]
 
+mod backing;
 mod files;
 mod host;
 mod kernels;
@@ -30,10 +31,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // `host` has files that must outlive the tests.
     let host = Arc::new(Host::look());
-    let rows = [values::rows(), kernels::rows(), files::rows(), outputs::rows(), kvm::rows(&host)];
+    let rows = [values::rows(), kernels::rows(), files::rows(), outputs::rows(), backing::rows(), kvm::rows(&host)];
     let mut trials: Vec<Trial> = rows.into_iter().flatten().map(|row| row.trial(&host)).collect();
     trials.extend(kernels::trials());
     trials.extend(print::trials());
+    trials.extend(backing::trials(&host));
     trials.extend(kvm::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -14,6 +14,25 @@ use crate::FLATBOOT;
 
 const MIB: u64 = 1 << 20;
 
+/// Rest of `--cpus`, rest of `--memory`, what of the JSON follows from it, and how that is.
+const SWITCHES: [(&str, &str, &str, &str); 15] = [
+    ("", "", "/slots/0/end", "536870912"),
+    ("", ",layout=pc", "/slots/0/end", "3221225472"),
+    ("", ",hugepages=on,hugepage_size=1G", "/slots/0/end", "1073741824"),
+    ("", ",hugepages=on,hugepage_size=1G", "/page_size", "1073741824"),
+    ("", ",arenas=off", "/hand_off/arenas", "[]"),
+    ("", ",arenas=off", "/host/thp", "[]"),
+    ("", "", "/hand_off/regions/1/flags", r#"["ZEROED"]"#),
+    ("", ",zeroed=off", "/hand_off/regions/1/flags", "[]"),
+    ("", ",prefault=on", "/hand_off/regions/1/flags", r#"["ZEROED","BACKED"]"#),
+    ("", ",hugepages=on", "/hand_off/regions/1/flags", r#"["ZEROED","HUGE"]"#),
+    ("", ",prefault=on", "/host/prefault/1", r#"{"end":8053063680,"start":4294967296}"#),
+    ("", ",prefault=arenas", "/host/prefault", r#"[{"end":8048869376,"start":7981760512}]"#),
+    ("", "", "/host/early", r#"[{"end":7983857664,"start":7981760512}]"#),
+    (",early=off", "", "/host/early", "[]"),
+    ("", ",thp=off", "/host/thp", "[]"),
+];
+
 pub(crate) fn trials() -> Vec<Trial> {
     let sizes = [
         ("size=256M", 256 * MIB, 0),
@@ -22,9 +41,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("size=5124M", 5124 * MIB, 0),
         ("size=64G", 65536 * MIB, 0),
         ("size=256G,holes=63", 262_144 * MIB, 63),
+        ("size=64G,layout=pc,arenas=off,zeroed=off,prefault=on", 65536 * MIB, 0),
     ];
     let maps = sizes.into_iter().map(|(memory, size, holes)| {
         Trial::test(format!("map of {memory} adds up"), move || a_map_adds_up(memory, size, holes))
+    });
+    let switches = SWITCHES.map(|(cpus, memory, pointer, expected)| {
+        let name = format!("map shows --cpus boot=2{cpus} --memory size=4G{memory} in {pointer}");
+        Trial::test(name, move || a_switch_shows(cpus, memory, pointer, expected))
     });
     let others = [
         Trial::test("help and version are answers", help_and_version),
@@ -35,7 +59,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("arguments that are no UTF-8", no_utf8),
         Trial::test("a log filter that is none", wrong_log_filter),
     ];
-    maps.chain(others).collect()
+    maps.chain(switches).chain(others).collect()
 }
 
 fn flatboot(arguments: &[&str]) -> Command {
@@ -62,6 +86,14 @@ fn length(ranges: &[(u64, u64)]) -> u64 {
 
 fn sorted_and_disjoint(ranges: &[(u64, u64)]) -> bool {
     ranges.iter().all(|(start, end)| start < end) && ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+}
+
+fn a_switch_shows(cpus: &str, memory: &str, pointer: &str, expected: &str) -> Result<(), Failed> {
+    let (cpus, memory) = (format!("boot=2{cpus}"), format!("size=4G{memory}"));
+    let json: Value = serde_json::from_str(&succeeds(&["map", "--cpus", &cpus, "--memory", &memory, "--json"])?)?;
+    let shown = json.pointer(pointer).ok_or_else(|| format!("no {pointer}: {json}"))?;
+    assert_eq!(shown.to_string(), expected);
+    Ok(())
 }
 
 fn a_map_adds_up(memory: &str, size: u64, holes: usize) -> Result<(), Failed> {

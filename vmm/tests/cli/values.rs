@@ -25,7 +25,23 @@ fn memory() -> Vec<Row> {
         ("run --memory size=63M", "--memory size=63M: must be at least 64M"),
         ("run --memory size=65537K", "--memory size=65537K: must be a multiple of 1M"),
         ("run --memory size=65M,hugepages=on", "--memory size=65M: must be a multiple of 2M with hugepages=on"),
-        ("run --memory size=1G,prefault=on", "--memory prefault=on: must be off or arenas"),
+        (
+            "run --memory size=1026M,hugepages=on,hugepage_size=1G",
+            "--memory size=1026M: must be a multiple of 1G with hugepage_size=1G",
+        ),
+        ("run --memory size=1G,hugepages=on,hugepage_size=4K", "--memory hugepage_size=4K: must be 2M or 1G"),
+        ("run --memory size=1G,hugepage_size=1G", "--memory hugepage_size=1G: must be with hugepages=on"),
+        ("run --memory size=1G,prefault=all", "--memory prefault=all: must be on, off or arenas"),
+        (
+            "run --memory size=1G,prefault=arenas,arenas=off",
+            "--memory prefault=arenas: must be on or off with arenas=off",
+        ),
+        ("run --memory size=1G,layout=q35", "--memory layout=q35: must be split or pc"),
+        ("run --memory size=1G,zeroed=1", "--memory zeroed=1: must be on or off"),
+        (
+            "run --memory size=2G,hugepages=on,hugepage_size=1G,holes=1",
+            "--memory holes=1: must be 0 with hugepage_size=1G",
+        ),
         ("run --memory size=1G,holes=125", "--memory holes=125: must be a number, at most 124"),
         (
             "run --memory size=1G,holes=4",
@@ -81,15 +97,17 @@ fn keys() -> Vec<Row> {
     usage_rows(&[
         (
             "run --memory size=1G,mergeable=on",
-            "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, shared, thp, prefault, holes",
+            "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, thp, \
+             prefault, layout, arenas, zeroed, holes",
         ),
         ("run --memory size=1G,size=2G", "--memory size=2G: size is given twice: must be given once"),
         ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),
         ("run --memory size=", "--memory size=: has no value: must be size=VALUE"),
         ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on, off or all"),
-        ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot"),
+        ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot, early"),
+        ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
-        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot"),
+        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early"),
         ("run --disk file=@/disk", "--disk file=@/disk: there is no key file: must be one of path, readonly"),
         ("run --disk path=@/disk,path=@/link", "--disk path=@/link: path is given twice: must be given once"),
         ("run --disk path=@/disk,readonly=1", "--disk readonly=1: must be on or off"),

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::fs::{self, File};
+
+use flatboot_handoff::{Region, RegionFlags};
+use tempfile::TempDir;
+use vm_memory::{Bytes, GuestAddress};
+
+use super::*;
+use crate::config::{RawConfig, ShapeArgs};
+use crate::images;
+use crate::memory::guest::present;
+
+const MIB: u64 = 1 << 20;
+/// Offset of `p_memsz` in the only program header of [`images::vmlinux`].
+const MEMSZ: usize = 64 + 40;
+
+/// A VM whose memory holds all that flatboot writes before the guest runs.
+struct Written {
+    _files: TempDir,
+    memory: GuestMemory,
+    plan: MemoryPlan,
+    initramfs: Option<GpaRange>,
+}
+
+/// The boot story's writes, on `kernel` and an initramfs of `initramfs` MiB, none if 0.
+fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
+    let files = tempfile::tempdir().unwrap();
+    let path = |name| files.path().join(name);
+    fs::write(path("kernel"), kernel).unwrap();
+    File::create(path("initramfs")).unwrap().set_len(initramfs * MIB).unwrap();
+    let config = Config::try_from(RawConfig {
+        kernel: path("kernel"),
+        initramfs: (initramfs > 0).then(|| path("initramfs")),
+        cmdline: "quiet".to_owned(),
+        shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned() },
+        handoff: "planned".to_owned(),
+        disks: Vec::new(),
+        rng: "off".to_owned(),
+        serial: "null".to_owned(),
+        console: "off".to_owned(),
+        timeline: None,
+        restart_on_reset: false,
+        shutdown_timeout: "1".to_owned(),
+    })
+    .unwrap();
+    let mut image = Image::inspect(config.kernel.path(), config.kernel.file()).unwrap();
+    let (plan, initramfs) = plan(&config, &image).unwrap();
+    let backing = config.memory.backing(&plan, Some(image.footprint()), true);
+    let memory = map(&plan, Backing::default(), &backing).unwrap();
+    image.load(&memory).unwrap();
+    load::initramfs(&memory, config.initramfs.as_ref(), initramfs).unwrap();
+    let tables = load::Tables { config: &config, plan: &plan, image: &image, initramfs, virtio_devices: 14 };
+    load::tables(&memory, &tables).unwrap();
+    Written { _files: files, memory, plan, initramfs }
+}
+
+impl Written {
+    /// Pages that the host has for each region, and whether the region is said to be zero.
+    fn regions(&self) -> Vec<(u64, bool)> {
+        let pages = |region: &Region| present(&self.memory, GpaRange::of(region.base, region.length));
+        let zeroed = |region: &Region| region.flags.contains(RegionFlags::ZEROED);
+        self.plan.regions().iter().map(|region| (pages(region), zeroed(region))).collect()
+    }
+}
+
+/// A kernel of `mib` MiB, nearly all of it zeroes that are not in the file.
+fn vmlinux(mib: u64) -> Vec<u8> {
+    let mut image = images::vmlinux();
+    image[MEMSZ..MEMSZ + 8].copy_from_slice(&(mib * MIB).to_le_bytes());
+    image
+}
+
+#[test]
+fn what_is_said_to_be_zero_was_never_touched() {
+    for memory in ["64M", "512M", "513M", "1G", "3G", "4G", "5124M", "8G,holes=7", "8G,thp=all"] {
+        for layout in ["split", "pc"] {
+            for (kernel, initramfs) in [(vmlinux(1), 0), (vmlinux(20), 3), (images::bzimage(), 3)] {
+                if layout == "pc" && memory.contains("holes") {
+                    continue;
+                }
+                let written = written(&format!("size={memory},layout={layout}"), &kernel, initramfs);
+                let regions = written.regions();
+                for (index, (pages, zeroed)) in regions.iter().enumerate() {
+                    assert!(!zeroed || *pages == 0, "{memory} {layout}: region {index}: {pages} pages were written");
+                }
+                // The kernel is in the first one: so writes do show.
+                assert!(matches!(regions[0], (1.., false)), "{memory} {layout}: {regions:?}");
+                let high = regions.iter().skip(1).filter(|(_, zeroed)| *zeroed).count();
+                assert_eq!(high, regions.len() - 1, "{memory} {layout}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_region_with_the_initramfs_is_not_said_to_be_zero() {
+    // The kernel leaves too little room for it below 4 GiB.
+    for (memory, kernel) in [("size=2G", 490), ("size=8G,holes=7", 490), ("size=4G,layout=pc", 3050)] {
+        let written = written(memory, &vmlinux(kernel), 8);
+        let initramfs = written.initramfs.unwrap();
+        assert!(initramfs.start() >= 1 << 32, "{memory}");
+        let regions = written.regions();
+        assert!(matches!(regions[1], (2048.., false)), "{memory}: {regions:?}");
+        assert!(regions[2..].iter().all(|region| *region == (0, true)), "{memory}: {regions:?}");
+    }
+}
+
+#[test]
+fn a_single_write_shows() {
+    let written = written("size=1G", &vmlinux(1), 0);
+    assert_eq!(written.regions()[1], (0, true));
+    written.memory.write_obj(0u8, GuestAddress((1 << 32) + 77 * MIB)).unwrap();
+    assert_eq!(written.regions()[1], (1, true), "even one of a zero");
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What host memory is asked for beforehand, as ranges of guest physical addresses.
+
+use std::fmt;
+
+use super::arenas::SECTION_MEMMAP;
+use super::plan::MemoryPlan;
+use super::range::GpaRange;
+use crate::layout::PAGE_SIZE;
+
+/// Where the host's transparent huge pages are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thp {
+    /// Nowhere.
+    Off,
+    /// Where they pay: behind the kernel and the memmap's arenas, and behind all that is backed beforehand anyway.
+    Early,
+    /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
+    All,
+}
+
+/// What host memory is there before the guest runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefault {
+    /// None.
+    Off,
+    /// That of the memmap's arenas.
+    Arenas,
+    /// All of it.
+    All,
+}
+
+impl fmt::Display for Prefault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Arenas => "arenas",
+            Self::All => "on",
+        })
+    }
+}
+
+/// What host memory is asked for beforehand. Each list is sorted as the guest's addresses are, but for the kernel, which
+/// comes first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostBacking {
+    /// Where transparent huge pages are asked for.
+    pub thp: Vec<GpaRange>,
+    /// What is backed before the guest runs, or the VM does not start.
+    pub prefault: Vec<GpaRange>,
+    /// What the vCPU threads back while they wait for their start: what the guest touches first. Failure costs speed only.
+    pub early: Vec<GpaRange>,
+}
+
+impl HostBacking {
+    /// What follows from a user's choices for the memory of `plan`; `kernel` is where the kernel goes, as far as that is known.
+    #[must_use]
+    pub fn new(plan: &MemoryPlan, kernel: Option<GpaRange>, thp: Thp, prefault: Prefault, early: bool) -> Self {
+        // Host memory comes in pages, whatever the image's segments are.
+        let kernel = kernel.map(whole_pages);
+        let thp = match thp {
+            // Pages of a reserved pool are huge already.
+            _ if plan.input().pages.is_huge() => Vec::new(),
+            Thp::Off => Vec::new(),
+            // What is all taken at once is taken in the fewest pieces.
+            Thp::Early if prefault == Prefault::All => plan.slots().to_vec(),
+            Thp::Early => kernel.into_iter().chain(arenas(plan)).collect(),
+            Thp::All => plan.slots().to_vec(),
+        };
+        let early = match prefault {
+            _ if !early => Vec::new(),
+            Prefault::Off => kernel.into_iter().chain(arenas(plan).map(first_section)).collect(),
+            Prefault::Arenas => kernel.into_iter().collect(),
+            Prefault::All => Vec::new(),
+        };
+        let prefault = match prefault {
+            Prefault::Off => Vec::new(),
+            Prefault::Arenas => arenas(plan).collect(),
+            Prefault::All => plan.slots().to_vec(),
+        };
+        Self { thp, prefault, early }
+    }
+}
+
+fn whole_pages(range: GpaRange) -> GpaRange {
+    GpaRange::new(range.start() - range.start() % PAGE_SIZE, range.end().next_multiple_of(PAGE_SIZE))
+}
+
+fn arenas(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
+    plan.arenas().iter().map(|arena| GpaRange::new(arena.base, arena.end()))
+}
+
+/// The memmap that the guest fills before its allocator starts: that of the first section, which is at the arena's start.
+///
+/// The large hash tables, which come right below the arena, are left alone: in memory that is known to be zero the guest does
+/// not clear them, and touches only what it uses of them.
+fn first_section(arena: GpaRange) -> GpaRange {
+    GpaRange::of(arena.start(), SECTION_MEMMAP.min(arena.length()))
+}
+
+/// Bytes of all `ranges` together.
+#[must_use]
+pub fn total(ranges: &[GpaRange]) -> u64 {
+    ranges.iter().map(|range| range.length()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AddressWidth, HostPages, MemorySize, PlanInput};
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const KERNEL: GpaRange = GpaRange::of(16 * MIB, 30 * MIB);
+
+    fn plan(pages: HostPages, arenas: bool) -> MemoryPlan {
+        let size = MemorySize::try_from(4096 * MIB).unwrap();
+        let input = PlanInput::new(size, AddressWidth::reported(40));
+        MemoryPlan::new(&PlanInput { pages, arenas, ..input }).unwrap()
+    }
+
+    fn backing(plan: &MemoryPlan, thp: Thp, prefault: Prefault, early: bool) -> HostBacking {
+        HostBacking::new(plan, Some(KERNEL), thp, prefault, early)
+    }
+
+    #[test]
+    fn by_default_what_the_guest_touches_first() {
+        let plan = plan(HostPages::Base, true);
+        let arena = arenas(&plan).next().unwrap();
+        let backing = backing(&plan, Thp::Early, Prefault::Off, true);
+        assert_eq!(backing.thp, [KERNEL, arena]);
+        assert_eq!(backing.prefault, []);
+        // One section's memmap is one huge page: what the guest fills of it is not waited for twice.
+        assert_eq!(backing.early, [KERNEL, GpaRange::of(arena.start(), 2 * MIB)]);
+    }
+
+    #[test]
+    fn a_kernel_takes_whole_pages() {
+        let kernel = GpaRange::new(16 * MIB + 1, 18 * MIB - 1);
+        let backing = HostBacking::new(&plan(HostPages::Base, false), Some(kernel), Thp::Early, Prefault::Off, true);
+        assert_eq!(backing.early, [GpaRange::new(16 * MIB, 18 * MIB)]);
+    }
+
+    #[test]
+    fn nothing_is_backed_twice() {
+        let plan = plan(HostPages::Base, true);
+        for (prefault, early) in [(Prefault::Arenas, vec![KERNEL]), (Prefault::All, vec![])] {
+            let backing = backing(&plan, Thp::Early, prefault, true);
+            assert_eq!(backing.early, early);
+            assert!(!backing.early.iter().any(|early| backing.prefault.iter().any(|range| range.overlaps(*early))));
+        }
+        assert_eq!(total(&backing(&plan, Thp::Early, Prefault::All, true).prefault), 4096 * MIB);
+        assert_eq!(total(&backing(&plan, Thp::Early, Prefault::Arenas, true).prefault), 64 * MIB);
+    }
+
+    #[test]
+    fn huge_pages_are_asked_for_wherever_all_is_taken() {
+        let plan = plan(HostPages::Base, true);
+        for (thp, prefault, expected) in [
+            (Thp::Off, Prefault::All, 0),
+            (Thp::Off, Prefault::Off, 0),
+            (Thp::Early, Prefault::All, 4096),
+            (Thp::All, Prefault::Off, 4096),
+            (Thp::Early, Prefault::Arenas, 94),
+        ] {
+            assert_eq!(total(&backing(&plan, thp, prefault, true).thp), expected * MIB, "{thp:?} {prefault:?}");
+        }
+    }
+
+    #[test]
+    fn pool_pages_need_no_advice() {
+        let plan = plan(HostPages::Huge2M, true);
+        assert_eq!(backing(&plan, Thp::All, Prefault::All, true).thp, []);
+    }
+
+    #[test]
+    fn each_part_can_be_switched_off() {
+        let bare = plan(HostPages::Base, false);
+        let backing = |early| backing(&bare, Thp::Early, Prefault::Off, early);
+        assert_eq!(backing(true), HostBacking { thp: vec![KERNEL], prefault: vec![], early: vec![KERNEL] });
+        assert_eq!(backing(false).early, []);
+    }
+}

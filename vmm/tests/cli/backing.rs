@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory that the host cannot give: an error at start, and no signal later.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::FLATBOOT;
+use crate::host::{Host, Needs};
+use crate::refusal::{ERROR, Files, Row};
+
+const HUGE: &str = "needs … free pages of …, the host has …: must be at most that, or more reserved in \
+                    /sys/kernel/mm/hugepages/hugepages-…kB/nr_hugepages";
+
+pub(crate) fn rows() -> Vec<Row> {
+    let too_much = "this host has … to give: must be at most that";
+    let mut rows = vec![
+        // More than any host has free, and less than x86-64 can address.
+        row("run --memory size=2000T,prefault=on", &format!("--memory prefault=on: backs 2000 TiB, {too_much}")),
+        row(
+            "run --memory size=2000T,prefault=arenas",
+            &format!("--memory prefault=arenas: backs 32000 GiB, {too_much}"),
+        ),
+    ];
+    for (size, kib) in [("2M", 2048), ("1G", 1 << 20)] {
+        for shared in ["", ",shared=on", ",prefault=on"] {
+            let arguments = format!("run --memory size=2000T,hugepages=on,hugepage_size={size}{shared}");
+            let there = Path::new(&format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB")).exists();
+            let lacks = format!("this host has no pages of {size}: hugepage_size must be …");
+            let line = if there { HUGE } else { &lacks };
+            rows.push(row(&arguments, &format!("--memory hugepages=on: {line}")));
+        }
+    }
+    rows
+}
+
+fn row(arguments: &str, line: &str) -> Row {
+    Row::new(arguments, arguments, ERROR, line)
+}
+
+/// Limits of this process that mapping runs into.
+pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
+    let limits = [
+        // In KiB, as bash and dash count.
+        ("-v 1000000", "size=1G", "see ulimit -v and vm.overcommit_memory: Cannot allocate memory (os error 12)"),
+        ("-v 1000000", "size=1G,shared=on,prefault=on", "see ulimit -v and vm.overcommit_memory: …"),
+        ("-f 1000", "size=1G,shared=on", "see ulimit -f: File too large (os error 27)"),
+    ];
+    limits
+        .map(|(limit, memory, line)| {
+            let name = format!("--memory {memory} under ulimit {limit}");
+            let ignored = host.skips(&name, Needs::OpenKvm);
+            Trial::test(name, move || limited(limit, memory, line)).with_ignored_flag(ignored)
+        })
+        .into()
+}
+
+fn limited(limit: &str, memory: &str, line: &str) -> Result<(), Failed> {
+    let files = Files::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\""), FLATBOOT]);
+    let arguments = files.with_defaults(["run", "--memory", memory].map(OsString::from).to_vec());
+    let line = format!("--memory: the host cannot map 536870912 bytes of guest memory at GPA 0x…; {line}");
+    files.refused(command, &arguments, ERROR, &line)
+}
