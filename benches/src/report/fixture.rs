@@ -6,7 +6,7 @@ use crate::results::{Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Resu
 pub(super) const GIB: u64 = 1 << 30;
 
 pub(super) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
-    Variant { vmm: vmm.into(), mode: mode.into(), threads: None, memory_bytes, cpus: 2 }
+    Variant { vmm: vmm.into(), mode: mode.into(), threads: None, without: None, memory_bytes, cpus: 2 }
 }
 
 /// A whole sweep, whose times to init in nanoseconds `init` gives by variant and round.
@@ -42,8 +42,13 @@ fn facts() -> Facts {
         kernel: "6.12.48".into(),
         thp: "always".into(),
     };
-    let guest =
-        GuestFacts { kernel: "vmlinux".into(), build_id: None, config_sha256: None, initramfs_sha256: "0".repeat(64) };
+    let guest = GuestFacts {
+        kernel: "vmlinux".into(),
+        build_id: None,
+        config_sha256: None,
+        stock_build_id: None,
+        initramfs_sha256: "0".repeat(64),
+    };
     Facts {
         host,
         guest,

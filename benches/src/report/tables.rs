@@ -86,12 +86,13 @@ pub(super) fn phases(phases: &Phases) -> Markup {
 }
 
 /// Columns of the raw samples, and whether they hold text. Those that would say nothing are left out.
-const RAW: [(&str, bool); 12] = [
+const RAW: [(&str, bool); 13] = [
     ("File", true),
     ("Round", false),
     ("VMM", true),
     ("Mode", true),
     ("Threads", true),
+    ("Without", true),
     ("vCPUs", false),
     ("Memory", false),
     ("Init, ms", false),
@@ -152,6 +153,7 @@ fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
         text(&variant.vmm),
         text(&variant.mode),
         text(variant.threads.as_deref().unwrap_or(NOTHING)),
+        text(variant.without.as_deref().unwrap_or(NOTHING)),
         number(variant.cpus.into()),
         size(variant.memory_bytes),
         time(sample.init_ns),
@@ -187,9 +189,10 @@ pub(super) fn failures(section: &Section<'_>) -> Option<Markup> {
 }
 
 fn called(variant: &Variant) -> String {
-    let Variant { vmm, mode, memory_bytes, cpus, threads } = variant;
+    let Variant { vmm, mode, memory_bytes, cpus, threads, without } = variant;
     let threads = threads.as_ref().map_or(String::new(), |threads| format!(", threads {threads}"));
-    format!("{vmm}, {mode}{threads}, {cpus} vCPUs, {}", bytes(*memory_bytes))
+    let without = without.as_ref().map_or(String::new(), |without| format!(", without {without}"));
+    format!("{vmm}, {mode}{threads}{without}, {cpus} vCPUs, {}", bytes(*memory_bytes))
 }
 
 /// Speed-up from the fewest vCPUs to the most, in words; none where nothing was booted with both.
