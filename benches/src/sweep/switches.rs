@@ -118,6 +118,22 @@ impl Switch {
         SWITCHES.iter().find(|switch| switch.name == name)
     }
 
+    /// All switches as docs/measuring.md shows them.
+    #[must_use]
+    pub fn table() -> String {
+        let row = |switch: &Self| {
+            let Self { name, meaning, place, word } = switch;
+            let how = match place {
+                Place::Cmdline => format!("kernel: `{word}`"),
+                Place::Memory => format!("flatboot: `--memory …,{word}`"),
+                Place::Cpus => format!("flatboot: `--cpus …,{word}`"),
+            };
+            format!("| `{name}` | {meaning} | {how} |\n")
+        };
+        "| Part | Without it | How it is switched off |\n|---|---|---|\n".to_owned()
+            + &SWITCHES.iter().map(row).collect::<String>()
+    }
+
     /// Whether it takes anything away from `mode`.
     #[must_use]
     pub fn applies_to(&self, mode: &Mode) -> bool {
