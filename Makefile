@@ -77,13 +77,13 @@ shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
 
-bench: build ## sweep sizes, modes and VMMs, the stock kernel among them (12 min on 2 cores): target/bench/results.json and report.html
+bench: build ## sweep sizes, modes and VMMs, the stock kernel among them (144 boots): target/bench/results.json and report.html
 	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --mode stock$(comma)parallel$(comma)async$(comma)ondemand --vmm flatboot$(comma)qemu --runs 5)
 
-bench-quick: build ## the same, smaller (2 min)
+bench-quick: build ## the same, smaller (24 boots)
 	@$(call sweep,--memory 1G$(comma)16G --vmm flatboot --runs 3)
 
-ablation: build ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (25 min on 2 cores, RUNS=10)
+ablation: build ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)
 	@$(call sweep,--memory 1G$(comma)64G$(comma)256G --without all --vmm flatboot --runs '$(RUNS)')
 
 spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10
