@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documentation that repeats something is held against its home.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::process::Command;
 
 use flatboot_bench::spec::Section;

@@ -202,7 +202,7 @@ pub const PROMISES: &[Promise] = &[
     tests(
         "vmms",
         Section::Behaviour,
-        "flatboot and QEMU boot the same guest, and the observer times both by the kernel's mark",
+        "flatboot and QEMU boot the same guest, and the observer times both by the kernel's mark; each part can be switched off, and init is reached",
         &["--release", "--test", "vm", "sweep::"],
     ),
     tests(

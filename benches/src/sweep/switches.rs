@@ -51,7 +51,7 @@ pub const SWITCHES: &[Switch] = &[
     },
     Switch {
         name: "early-threads",
-        meaning: "vCPU threads start when the kernel is loaded, and back no memory",
+        meaning: "vCPU threads only wait for their start, and back no memory meanwhile",
         place: Place::Cpus,
         word: "early=off",
     },
