@@ -142,6 +142,9 @@ pub(crate) struct SweepArgs {
     /// Guest kernel, an ELF vmlinux [default: guest-kernel/build.sh guest]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
+    /// Kernel of mode stock, an ELF vmlinux [default: guest-kernel/build.sh stock]
+    #[arg(long, value_name = "FILE")]
+    stock_kernel: Option<PathBuf>,
 }
 
 impl SweepArgs {
@@ -168,6 +171,7 @@ impl SweepArgs {
             out: self.out.clone(),
             resume: self.resume,
             kernel: self.kernel.clone(),
+            stock_kernel: self.stock_kernel.clone(),
             until: self.until,
         }
     }

@@ -144,6 +144,32 @@ fn a_part_that_is_switched_off_reaches_the_kernel_and_the_file() {
 }
 
 #[test]
+fn the_stock_kernel_is_a_mode() {
+    // QEMU's adapter names the staged kernel after -kernel.
+    let kernel =
+        "while [ $# -gt 0 ]; do [ \"$1\" = -kernel ] && kernel=$2; [ \"$1\" = -append ] && cmdline=$2; shift; done";
+    let lab = Lab::new(&format!("{kernel}; echo \"$(cat \"$kernel\"): $cmdline\" >> boots; {INIT}"));
+    fs::write(lab.path("old"), "stock").unwrap();
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "stock,async", "--threads", "2", "--runs", "1"];
+    let output = lab.run(&[&args[..], &["--stock-kernel", "old"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let boots = fs::read_to_string(lab.path("boots")).unwrap();
+    let boots: Vec<_> = boots.lines().map(|line| line.split_once(": ").unwrap()).collect();
+    assert_eq!((boots[0].0, boots[1].0), ("stock", "not read by a fake"));
+    // The mode has no word of its own, and no threads to cap.
+    assert!(boots[0].1.ends_with(" flatboot.end=hang"), "{}", boots[0].1);
+    assert!(boots[1].1.ends_with(" memmap_init=async memmap_init_threads=2"), "{}", boots[1].1);
+    let modes: Vec<_> =
+        lab.results().sweep.variants.into_iter().map(|variant| (variant.mode, variant.threads)).collect();
+    assert_eq!(modes, [("stock".to_owned(), None), ("async".to_owned(), Some("2".to_owned()))]);
+    refuses(
+        &lab,
+        &["--vmm", "qemu=vmm", "--mode", "stock", "--stock-kernel", "nowhere", "--out", "n.json"],
+        &["nowhere"],
+    );
+}
+
+#[test]
 fn guests_are_watched_as_long_as_they_are_asked_to() {
     let lab = Lab::new(
         r#"echo "$cmdline" > cmdline; printf '\101' > "$marks"; echo 'FLATBOOT {"check":"start"}'; sleep 0.1

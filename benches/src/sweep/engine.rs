@@ -47,6 +47,8 @@ pub struct Request {
     pub resume: bool,
     /// Guest kernel, an ELF vmlinux; built if none is given.
     pub kernel: Option<PathBuf>,
+    /// The kernel of mode `stock`; built if none is given and that mode is asked for.
+    pub stock_kernel: Option<PathBuf>,
     /// How long each guest is watched.
     pub until: Until,
 }
@@ -188,14 +190,9 @@ struct Bench {
 impl Bench {
     fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self, SweepError> {
         let flatboot = artifact::flatboot(None);
-        let kernel = match &request.kernel {
-            Some(kernel) => {
-                std::path::absolute(kernel).map_err(|source| SweepError::Image { path: kernel.clone(), source })?
-            }
-            None => built("guest")?,
-        };
-        let is_stock = |mode: &&Mode| mode.is_stock();
-        let stock = request.matrix.modes.iter().copied().find(is_stock).map(|_| built(STOCK)).transpose()?;
+        let kernel = image(request.kernel.as_deref(), "guest")?;
+        let has_stock = request.matrix.modes.iter().any(|mode| mode.is_stock());
+        let stock = has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?;
         let door = Door::open(flatboot.as_deref())?;
         let host_kernel = door.host_kernel()?;
         let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().map_err(SweepError::Scratch)?;
@@ -292,7 +289,12 @@ impl Bench {
     }
 }
 
-/// The image of the kernel that the source tree builds under `name`.
-fn built(name: &str) -> Result<PathBuf, SweepError> {
-    Ok(artifact::kernel(name).map_err(Error::from)?.join("vmlinux"))
+/// The kernel `given`, else that which the source tree builds under `name`.
+fn image(given: Option<&Path>, name: &str) -> Result<PathBuf, SweepError> {
+    match given {
+        Some(path) => {
+            std::path::absolute(path).map_err(|source| SweepError::Image { path: path.to_path_buf(), source })
+        }
+        None => Ok(artifact::kernel(name).map_err(Error::from)?.join("vmlinux")),
+    }
 }
