@@ -28,7 +28,7 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
-.PHONY: help boot test check unit browser vm build kernel shell bench bench-quick spec clean toolchain deny
+.PHONY: help boot test check unit browser vm build kernel shell bench bench-quick ablation spec clean toolchain deny
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -77,11 +77,14 @@ shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
 
-bench: build ## sweep sizes, modes and VMMs (6 min on 2 cores): target/bench/results.json and report.html
-	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --vmm flatboot$(comma)qemu --runs 5)
+bench: build ## sweep sizes, modes and VMMs, the stock kernel among them (144 boots): target/bench/results.json and report.html
+	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --mode stock$(comma)parallel$(comma)async$(comma)ondemand --vmm flatboot$(comma)qemu --runs 5)
 
-bench-quick: build ## the same, smaller (1 min)
+bench-quick: build ## the same, smaller (24 boots)
 	@$(call sweep,--memory 1G$(comma)16G --vmm flatboot --runs 3)
+
+ablation: build ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)
+	@$(call sweep,--memory 1G$(comma)64G$(comma)256G --without all --vmm flatboot --runs '$(RUNS)')
 
 spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10
 	@benches/packages.sh kernel

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Checks the series without building a kernel: it applies to the base without fuzz, checkpatch.pl has
-# nothing to say, the headers in it are the generated ones, and the hand-off's parser passes its test.
+# nothing to say, the headers in it are the generated ones, and the hand-off's parser and the comparison of fast paths pass
+# their tests.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -111,6 +112,15 @@ check_parser() {
 	fi
 }
 
+check_comparison() {
+	if "$here/tests/fast-path-test.sh" >"$work/comparison.log" 2>&1; then
+		passed "$(tail -n 1 "$work/comparison.log")"
+	else
+		failed "the comparison of fast paths:"
+		cat "$work/comparison.log"
+	fi
+}
+
 main() {
 	local tool
 	for tool in patch perl tar xz cmp; do
@@ -125,6 +135,7 @@ main() {
 	check_apply && check_headers
 	check_style
 	check_parser
+	check_comparison
 	[ "$failures" -eq 0 ] || die "$failures checks failed"
 }
 

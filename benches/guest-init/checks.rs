@@ -6,6 +6,8 @@
 //! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones` |
 //! | `cpus=N` | N CPUs are online | `online`, `possible` |
 //! | `alloc` | every page that can be had was written, and read back with its own value | `pages`, `wrong` |
+//! | `settle` or `settle=SECONDS` | the kernel has nothing left to fill, and has said so by its mark; waits for it, 600 s unless told otherwise | `deferred_kib`, `nodes`: lines of `memmap_nodes` |
+//! | `take=N%` | N % of MemTotal was written to, a word a page, on all CPUs at once | `pages`, `threads`, `ns` |
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
@@ -18,7 +20,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{devices, kernel, memory, report};
+use crate::{devices, fill, kernel, memory, report};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
 pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
@@ -41,6 +43,8 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "meminfo" => memory::meminfo(),
         "alloc" => memory::alloc(),
         "vmstat" => memory::vmstat(),
+        "settle" => fill::settle(argument),
+        "take" => fill::take(needed("N%")?),
         "cpus" => kernel::cpus(needed("N")?),
         "handoff" => kernel::handoff(),
         "dmesg" => kernel::dmesg(needed("TEXT")?, true),

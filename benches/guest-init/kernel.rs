@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::checks::{Outcome, fields};
 use crate::files;
 
-const DEBUGFS: &str = "/sys/kernel/debug";
+pub(crate) const DEBUGFS: &str = "/sys/kernel/debug";
 /// Lines of the kernel log that one report repeats.
 const SHOWN_LINES: usize = 32;
 

@@ -18,6 +18,7 @@ mod cmdline;
 mod devices;
 mod end;
 mod files;
+mod fill;
 mod kernel;
 mod memory;
 mod report;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::checks::{Outcome, fields};
 use crate::files;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// One allocation; small enough that the last ones come close to what is free.
 const CHUNK_PAGES: u32 = 1024;
 
@@ -25,7 +25,7 @@ pub(crate) fn meminfo() -> Outcome {
     Ok((!fields["total_kib"].is_null(), fields))
 }
 
-fn meminfo_kib(meminfo: &str, name: &str) -> Option<u64> {
+pub(crate) fn meminfo_kib(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().trim_end_matches("kB").trim_end().parse().ok()
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
-use flatboot_bench::sweep::{Choice, Cpus, MODES, Matrix, Memory, Mode, Request, Shape, Threads};
+use flatboot_bench::observe::Until;
+use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Mode, Request, Shape, Threads, Without};
 use flatboot_bench::{Command, HostOptions, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
@@ -95,6 +96,9 @@ pub(crate) struct BootArgs {
     pub(crate) flatboot: Option<PathBuf>,
 }
 
+/// What is compared unless something else is asked for: with boot waiting for the memmap, and without.
+const DEFAULT_MODES: [&str; 3] = ["parallel", "async", "ondemand"];
+
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
     /// Guest memory sizes
@@ -106,9 +110,17 @@ pub(crate) struct SweepArgs {
     /// VM sizes as they are sold: vCPUs x memory, such as 2x8G,4x16G,16x64G
     #[arg(long, value_name = "NxSIZE,…", value_delimiter = ',', conflicts_with_all = ["memory", "cpus"])]
     shape: Vec<Shape>,
-    /// memmap modes, values of the guest kernel's `memmap_init=` [default: all]
+    /// memmap modes, values of the guest kernel's `memmap_init=`: serial, parallel, async, ondemand; or stock, the kernel
+    /// without the series [default: parallel,async,ondemand, with --without async]
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     mode: Vec<&'static Mode>,
+    /// What each part of mode async is worth: it is booted once more for each part named, with that part alone switched off:
+    /// low-zones, async, arenas, early-threads, known-zero, memory-plan, or all
+    #[arg(long, value_name = "PART,…", value_delimiter = ',')]
+    without: Vec<Without>,
+    /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init
+    #[arg(long, value_name = "init|filled", default_value_t)]
+    until: Until,
     /// Caps on the threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
     threads: Vec<Threads>,
@@ -130,21 +142,37 @@ pub(crate) struct SweepArgs {
     /// Guest kernel, an ELF vmlinux [default: guest-kernel/build.sh guest]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
+    /// Kernel of mode stock, an ELF vmlinux [default: guest-kernel/build.sh stock]
+    #[arg(long, value_name = "FILE")]
+    stock_kernel: Option<PathBuf>,
 }
 
 impl SweepArgs {
     pub(crate) fn request(&self) -> Request {
         let shapes = if self.shape.is_empty() { Matrix::shapes(&self.memory, &self.cpus) } else { self.shape.clone() };
-        let modes = if self.mode.is_empty() { MODES.iter().collect() } else { self.mode.clone() };
+        let by_default: &[&str] = if self.without.is_empty() { &DEFAULT_MODES } else { &[FULL_SET] };
+        let modes = if self.mode.is_empty() {
+            by_default.iter().filter_map(|name| Mode::named(name)).collect()
+        } else {
+            self.mode.clone()
+        };
         let vmms = self.vmm.iter().map(|choice| choice.kind).collect();
         Request {
-            matrix: Matrix { shapes, vmms, modes, threads: self.threads.clone() },
+            matrix: Matrix {
+                shapes,
+                vmms,
+                modes,
+                threads: self.threads.clone(),
+                without: Without::switches(&self.without),
+            },
             vmms: self.vmm.clone(),
             runs: self.runs,
             timeout: Duration::from_secs(self.timeout.into()),
             out: self.out.clone(),
             resume: self.resume,
             kernel: self.kernel.clone(),
+            stock_kernel: self.stock_kernel.clone(),
+            until: self.until,
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::door::{Error, Session};
 /// What starts every line that the tiny init reports.
 const REPORT: &str = "FLATBOOT ";
 
+/// Where a timeline begins: the VMM's exec.
+pub const EXEC: &str = "exec";
+
 /// A guest to be started.
 #[derive(Debug, Clone)]
 pub struct Guest {
@@ -197,6 +200,13 @@ impl Ended {
         self.reports.iter().find(|report| report["check"] == name)
     }
 
+    /// Why it did not pass, as well as can be told: the first check that failed, else the last that flatboot said.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        let failed = self.reports.iter().find(|report| report["ok"] == false).map(Value::to_string);
+        failed.or_else(|| String::from_utf8_lossy(&self.outcome.stderr).lines().next_back().map(str::to_owned))
+    }
+
     /// Whether the guest powered off after all its checks had passed.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -205,9 +215,12 @@ impl Ended {
 }
 
 impl Timeline {
-    /// When `name` was first reached, in nanoseconds since the VMM's exec.
+    /// When `name`, or [`EXEC`], was first reached, in nanoseconds since the VMM's exec.
     #[must_use]
     pub fn at(&self, name: &str) -> Option<u64> {
+        if name == EXEC {
+            return Some(0);
+        }
         self.marks.iter().find(|mark| mark.name == name).map(|mark| mark.ns)
     }
 
@@ -220,7 +233,8 @@ impl Timeline {
     /// Page faults of the VMM from one mark to another.
     #[must_use]
     pub fn faults_between(&self, from: &str, to: &str) -> Option<u64> {
-        let at = |name: &str| self.marks.iter().find(|mark| mark.name == name).map(|mark| mark.host_faults);
+        let mark = |name: &str| self.marks.iter().find(|mark| mark.name == name).map(|mark| mark.host_faults);
+        let at = |name: &str| if name == EXEC { Some(0) } else { mark(name) };
         at(to)?.checked_sub(at(from)?)
     }
 }

@@ -32,6 +32,7 @@ pub mod sweep;
 pub mod terminal;
 pub mod wire;
 
+mod parts;
 mod whole;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};

@@ -126,6 +126,70 @@ fn the_mode_and_its_threads_reach_the_kernel() {
 }
 
 #[test]
+fn a_part_that_is_switched_off_reaches_the_kernel_and_the_file() {
+    let lab = Lab::new(&format!("echo \"$cmdline\" >> cmdlines; {INIT}"));
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--without", "async,low-zones", "--runs", "1"];
+    let output = lab.run(&args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let cmdlines = fs::read_to_string(lab.path("cmdlines")).unwrap();
+    let ends: Vec<_> = cmdlines.lines().map(|line| line.split_once(" flatboot.end=hang ").unwrap().1).collect();
+    assert_eq!(
+        ends[..3],
+        ["memmap_init=async", "memmap_init=async memmap_init=parallel", "memmap_init=async memmap_init_early=4G"]
+    );
+    let variants = lab.results().sweep.variants;
+    let without: Vec<_> = variants.iter().map(|variant| variant.without.as_deref()).collect();
+    assert_eq!(without, [None, Some("async"), Some("low-zones")]);
+    assert!(variants.iter().all(|variant| variant.mode == "async"));
+}
+
+#[test]
+fn the_stock_kernel_is_a_mode() {
+    // QEMU's adapter names the staged kernel after -kernel.
+    let kernel =
+        "while [ $# -gt 0 ]; do [ \"$1\" = -kernel ] && kernel=$2; [ \"$1\" = -append ] && cmdline=$2; shift; done";
+    let lab = Lab::new(&format!("{kernel}; echo \"$(cat \"$kernel\"): $cmdline\" >> boots; {INIT}"));
+    fs::write(lab.path("old"), "stock").unwrap();
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "stock,async", "--threads", "2", "--runs", "1"];
+    let output = lab.run(&[&args[..], &["--stock-kernel", "old"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let boots = fs::read_to_string(lab.path("boots")).unwrap();
+    let boots: Vec<_> = boots.lines().map(|line| line.split_once(": ").unwrap()).collect();
+    assert_eq!((boots[0].0, boots[1].0), ("stock", "not read by a fake"));
+    // The mode has no word of its own, and no threads to cap.
+    assert!(boots[0].1.ends_with(" flatboot.end=hang"), "{}", boots[0].1);
+    assert!(boots[1].1.ends_with(" memmap_init=async memmap_init_threads=2"), "{}", boots[1].1);
+    let modes: Vec<_> =
+        lab.results().sweep.variants.into_iter().map(|variant| (variant.mode, variant.threads)).collect();
+    assert_eq!(modes, [("stock".to_owned(), None), ("async".to_owned(), Some("2".to_owned()))]);
+    refuses(
+        &lab,
+        &["--vmm", "qemu=vmm", "--mode", "stock", "--stock-kernel", "nowhere", "--out", "n.json"],
+        &["nowhere"],
+    );
+}
+
+#[test]
+fn guests_are_watched_as_long_as_they_are_asked_to() {
+    let lab = Lab::new(
+        r#"echo "$cmdline" > cmdline; printf '\101' > "$marks"; echo 'FLATBOOT {"check":"start"}'; sleep 0.1
+        printf '\110' > "$marks"; echo 'FLATBOOT {"check":"settle","ok":true}'; exec sleep 1000"#,
+    );
+    let args = ["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "async", "--runs", "1"];
+    let output = lab.run(&[&args[..], &["--until", "filled"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(fs::read_to_string(lab.path("cmdline")).unwrap().contains(" flatboot.check=settle "));
+    for boot in &lab.results().boots {
+        let End::Init(sample) = &boot.end else { panic!("{boot:?}") };
+        let marks: Vec<_> = sample.marks.iter().map(|mark| mark.name.as_str()).collect();
+        assert_eq!(marks, ["init-exec", "deferred-end"]);
+        assert!(sample.marks[1].ns - sample.init_ns >= 100_000_000, "{sample:?}");
+    }
+    // What was watched for longer is not the same sweep.
+    refuses(&lab, &[&args[..], &["--resume"]].concat(), &["r.json", "command line"]);
+}
+
+#[test]
 fn failed_and_hung_boots_are_results() {
     let lab = Lab::new(INIT);
     lab.fake("dies", "echo 'Kernel panic - not syncing'; echo no such device >&2; exit 7");
@@ -211,11 +275,15 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--runs", "0"]), &["--runs 0", "1 to 1000"]);
     refuses(&lab, &with(&["--timeout", "0"]), &["--timeout 0"]);
     refuses(&lab, &with(&["--resume"]), &["r.json", "not there"]);
-    refuses(&lab, &with(&["--mode", "quick"]), &["quick", "serial, parallel"]);
+    refuses(&lab, &with(&["--mode", "quick"]), &["quick", "serial, stock, parallel, async, ondemand"]);
     refuses(&lab, &with(&["--memory", "1GB"]), &["1GB", "512M"]);
     refuses(&lab, &with(&["--memory", ""]), &["--memory"]);
     refuses(&lab, &with(&["--cpus", "256"]), &["256", "1 to 255"]);
     refuses(&lab, &with(&["--threads", "101%"]), &["101%"]);
+    refuses(&lab, &with(&["--without", "haste"]), &["haste", "low-zones, async, arenas"]);
+    refuses(&lab, &with(&["--without", "arenas"]), &["--without arenas", "--mode async with --vmm flatboot"]);
+    refuses(&lab, &with(&["--without", "low-zones", "--mode", "parallel"]), &["--without low-zones", "--mode async"]);
+    refuses(&lab, &with(&["--until", "later"]), &["later", "init or filled"]);
     refuses(&lab, &with(&["--shape", "2x1G", "--memory", "1G"]), &["--shape"]);
     refuses(&lab, &with(&["--memory", "1048576T"]), &["1048576 TiB", "physical addresses"]);
     refuses(&lab, &with(&["--kernel", "nowhere"]), &["nowhere"]);

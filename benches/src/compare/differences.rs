@@ -48,6 +48,7 @@ pub(super) fn others(a: &Results, b: &Results) -> Vec<Difference> {
         ("revision", short(&a.facts.revision), short(&b.facts.revision)),
         ("guest kernel", Some(guest_a.kernel.clone()), Some(guest_b.kernel.clone())),
         ("guest build id", short(&guest_a.build_id), short(&guest_b.build_id)),
+        ("stock build id", short(&guest_a.stock_build_id), short(&guest_b.stock_build_id)),
         ("guest config", short(&guest_a.config_sha256), short(&guest_b.config_sha256)),
         ("initramfs", short(&Some(guest_a.initramfs_sha256.clone())), short(&Some(guest_b.initramfs_sha256.clone()))),
         ("command line", Some(a.sweep.cmdline.clone()), Some(b.sweep.cmdline.clone())),

@@ -12,6 +12,7 @@ use crate::results::Results;
 use crate::terminal::{Screen, plain};
 
 pub use gate::{Gate, Limit};
+pub(crate) use pairs::CHANCE;
 pub use pairs::{LEAST, Verdict};
 
 /// One side of the comparison.

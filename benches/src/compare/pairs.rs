@@ -11,7 +11,7 @@ use crate::stats::{Resampled, median};
 pub const LEAST: usize = 6;
 
 /// By chance a verdict other than [`Verdict::NoDifference`] comes up so often where there is no difference.
-pub(super) const CHANCE: f64 = 0.05;
+pub(crate) const CHANCE: f64 = 0.05;
 
 /// A variant that is in both files.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::{fs, thread};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::marks::{self, PortReader, Reported, now_ns};
-use super::{Content, INIT_LINE, MarksFrom, Order, memory};
+use super::{Content, FILLED_CHECK, INIT_LINE, MarksFrom, Order, Until, memory};
 use crate::results::{End, Sample};
 
 /// How long a VMM may take from SIGTERM until it has written its timeline.
@@ -40,6 +40,8 @@ enum Event {
 struct Seen {
     /// When init's first line came, and the VMM's memory then.
     init: Option<(u64, Option<u64>)>,
+    /// Whether its check of the memmap passed, once it has said so.
+    filled: Option<bool>,
     console: VecDeque<String>,
     messages: VecDeque<String>,
 }
@@ -65,6 +67,9 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
     vmm.listen(events);
     let (seen, ended) = watch(order, &mut vmm, &heard, interrupted)?;
     drop(vmm);
+    if order.until == Until::Filled && seen.init.is_some() && seen.filled != Some(true) {
+        return Ok(failed(not_filled(order, &seen, ended), &seen));
+    }
     let (console_ns, host_memory_bytes) = match seen.init {
         Some((console_ns, Some(memory))) => (console_ns, memory),
         Some((_, None)) => {
@@ -151,7 +156,8 @@ fn watch(
     interrupted: &Interrupted,
 ) -> io::Result<(Seen, Option<ExitStatus>)> {
     let mut seen = Seen::default();
-    let mut deadline = Instant::now() + Duration::from_millis(order.limit_ms);
+    let limit = Duration::from_millis(order.limit_ms);
+    let (mut deadline, mut ending) = (Instant::now() + limit, false);
     loop {
         if interrupted.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::Interrupted.into());
@@ -165,6 +171,11 @@ fn watch(
             Ok(Event::Line(ns, line)) => {
                 if seen.init.is_none() && line.contains(INIT_LINE) {
                     seen.init = Some((ns, vmm.pid().and_then(memory::while_stopped)));
+                    deadline = Instant::now() + limit;
+                }
+                seen.filled = seen.filled.or_else(|| filled(&line));
+                keep(&mut seen.console, line);
+                if seen.is_all(order.until) && !ending {
                     if !matches!(order.marks, MarksFrom::Timeline(_)) {
                         return Ok((seen, None));
                     }
@@ -172,9 +183,8 @@ fn watch(
                         // One that has just ended needs no signal.
                         let _ = kill_process(pid, Signal::TERM);
                     }
-                    deadline = Instant::now() + LAST_WORDS;
+                    (deadline, ending) = (Instant::now() + LAST_WORDS, true);
                 }
-                keep(&mut seen.console, line);
             }
             Err(RecvTimeoutError::Timeout) => {}
             // Both streams are closed: it ends now, or never will.
@@ -182,6 +192,31 @@ fn watch(
                 Some(status) => return Ok((seen, Some(status))),
                 None => thread::sleep(left.min(LOOK)),
             },
+        }
+    }
+}
+
+impl Seen {
+    /// Whether there is nothing more to wait for.
+    fn is_all(&self, until: Until) -> bool {
+        self.init.is_some() && (until == Until::Init || self.filled.is_some())
+    }
+}
+
+/// What a line says of the memmap: whether the check passed, if it is that check's line.
+fn filled(line: &str) -> Option<bool> {
+    let (_, json) = line.split_once(INIT_LINE)?;
+    let report: serde_json::Value = serde_json::from_str(&format!("{{{json}")).ok()?;
+    (report["check"] == FILLED_CHECK).then(|| report["ok"] == true)
+}
+
+fn not_filled(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> String {
+    match (seen.filled, ended) {
+        (Some(_), _) => "the guest says that its memmap is not filled".to_owned(),
+        (None, Some(status)) => format!("the VMM ended ({status}) before the memmap was filled"),
+        (None, None) => {
+            let seconds = Duration::from_millis(order.limit_ms).as_secs_f64();
+            format!("the memmap was not filled within {seconds} s after init")
         }
     }
 }
@@ -247,7 +282,15 @@ mod tests {
     fn order(script: &str, marks: impl Fn(PathBuf) -> MarksFrom, directory: &Path) -> Order {
         let file = directory.join("marks");
         let args = ["-c", script, "vmm"].map(str::to_owned).into_iter().chain([file.display().to_string()]).collect();
-        Order { program: "/bin/sh".to_owned(), args, marks: marks(file), files: Vec::new(), limit_ms: 60_000 }
+        let (program, files) = ("/bin/sh".to_owned(), Vec::new());
+        Order { program, args, marks: marks(file), files, limit_ms: 60_000, until: Until::Init }
+    }
+
+    /// The same, watched until the memmap is filled.
+    fn run_until_filled(script: &str, limit_ms: u64, marks: impl Fn(PathBuf) -> MarksFrom) -> End {
+        let directory = tempfile::tempdir().unwrap();
+        let order = Order { limit_ms, until: Until::Filled, ..order(script, marks, directory.path()) };
+        boot(&order, &Interrupted::new(false)).unwrap()
     }
 
     fn run(script: &str, marks: impl Fn(PathBuf) -> MarksFrom) -> End {
@@ -320,6 +363,30 @@ mod tests {
         let sample = sample(run(script, MarksFrom::Timeline));
         assert_eq!(sample.marks, [Mark { ns: 7, name: "init-exec".to_owned(), guest: true }]);
         assert_eq!((sample.init_ns, sample.by_mark), (7, true));
+    }
+
+    #[test]
+    fn a_guest_is_watched_until_its_memmap_is_filled() {
+        let script = "printf '\\101' > $1; echo 'FLATBOOT {\"check\":\"start\"}'; sleep 0.2; printf '\\110' > $1; \
+            echo 'xFLATBOOT {\"check\":\"settle\",\"ok\":true}'; exec sleep 1000";
+        let filled = sample(run_until_filled(script, 60_000, MarksFrom::Port));
+        let names: Vec<_> = filled.marks.iter().map(|mark| mark.name.as_str()).collect();
+        assert_eq!(names, ["init-exec", "deferred-end"]);
+        assert!(filled.marks[1].ns - filled.marks[0].ns >= 200_000_000 && filled.init_ns == filled.marks[0].ns);
+        // Unless that is asked for, its first line ends it.
+        assert_eq!(sample(run(script, MarksFrom::Port)).marks.len(), 1);
+    }
+
+    #[test]
+    fn a_memmap_that_is_never_filled_fails_the_boot() {
+        let init = "echo 'FLATBOOT {\"check\":\"start\"}'";
+        let why = |rest: &str, limit_ms| {
+            failure(run_until_filled(&format!("{init}; {rest}"), limit_ms, |_| MarksFrom::Nowhere)).0
+        };
+        let said = "echo 'FLATBOOT {\"check\":\"settle\",\"ok\":false}'; exec sleep 1000";
+        assert_eq!(why(said, 60_000), "the guest says that its memmap is not filled");
+        assert_eq!(why("exit 0", 60_000), "the VMM ended (exit status: 0) before the memmap was filled");
+        assert_eq!(why("exec sleep 1000", 400), "the memmap was not filled within 0.4 s after init");
     }
 
     #[test]

@@ -9,7 +9,9 @@ mod facts;
 mod marks;
 mod memory;
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,8 @@ pub use facts::{Surroundings, surroundings};
 
 /// What init's first line on the console contains, whatever the VMM.
 pub const INIT_LINE: &str = "FLATBOOT {";
+/// The guest's check that ends when its kernel's memmap is filled, and what is then looked for on the console.
+const FILLED_CHECK: &str = "settle";
 
 /// One boot to be observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +36,40 @@ pub struct Order {
     pub files: Vec<StagedFile>,
     /// A boot without init after this time has failed.
     pub limit_ms: u64,
+    /// How long it is watched.
+    pub until: Until,
+}
+
+/// How long a guest is watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    /// To init's first line.
+    #[default]
+    Init,
+    /// Until its init says that the memmap is filled, for [`Order::limit_ms`] after its first line at the most.
+    Filled,
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "init" => Ok(Self::Init),
+            "filled" => Ok(Self::Filled),
+            _ => Err(format!("{text:?}: must be init or filled")),
+        }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Init => "init",
+            Self::Filled => "filled",
+        })
+    }
 }
 
 /// Where the marks come from.

@@ -3,14 +3,14 @@
 
 use crate::results::{Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Results, Sample, Sweep, VERSION, Variant};
 
-pub(super) const GIB: u64 = 1 << 30;
+pub(crate) const GIB: u64 = 1 << 30;
 
-pub(super) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
-    Variant { vmm: vmm.into(), mode: mode.into(), threads: None, memory_bytes, cpus: 2 }
+pub(crate) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
+    Variant { vmm: vmm.into(), mode: mode.into(), threads: None, without: None, memory_bytes, cpus: 2 }
 }
 
 /// A whole sweep, whose times to init in nanoseconds `init` gives by variant and round.
-pub(super) fn sweep(variants: Vec<Variant>, runs: u32, init: impl Fn(usize, u32) -> u64) -> Results {
+pub(crate) fn sweep(variants: Vec<Variant>, runs: u32, init: impl Fn(usize, u32) -> u64) -> Results {
     let sweep = Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0".into() };
     let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(init(variant, round))) };
     let boots = sweep.boots().map(boot).collect();
@@ -28,7 +28,7 @@ fn sample(init_ns: u64) -> Sample {
     }
 }
 
-pub(super) fn mark(ns: u64, name: &str, guest: bool) -> Mark {
+pub(crate) fn mark(ns: u64, name: &str, guest: bool) -> Mark {
     Mark { ns, name: name.into(), guest }
 }
 
@@ -42,8 +42,13 @@ fn facts() -> Facts {
         kernel: "6.12.48".into(),
         thp: "always".into(),
     };
-    let guest =
-        GuestFacts { kernel: "vmlinux".into(), build_id: None, config_sha256: None, initramfs_sha256: "0".repeat(64) };
+    let guest = GuestFacts {
+        kernel: "vmlinux".into(),
+        build_id: None,
+        config_sha256: None,
+        stock_build_id: None,
+        initramfs_sha256: "0".repeat(64),
+    };
     Facts {
         host,
         guest,

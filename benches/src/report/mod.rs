@@ -4,7 +4,7 @@
 mod chart;
 mod facts;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod format;
 mod headline;
 mod model;

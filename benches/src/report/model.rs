@@ -22,7 +22,7 @@ pub(super) struct Source {
 pub(super) struct Section<'a> {
     /// The files.
     pub(super) sources: Vec<&'a Source>,
-    /// One for each VMM, mode and thread cap of each file.
+    /// One for each VMM, mode, thread cap and switch of each file.
     pub(super) lines: Vec<Line<'a>>,
 }
 
@@ -85,23 +85,27 @@ fn lines<'a>(sources: &[&'a Source]) -> Vec<Line<'a>> {
     let (mut vmms, mut ways) = (Vec::new(), Vec::new());
     let mut drawn = Vec::new();
     for (index, (source, groups)) in lines.into_iter().enumerate() {
-        let (vmm, mode, threads) = kind(&groups[0]);
+        let (vmm, mode, threads, without) = kind(&groups[0]);
         let mut name = format!("{vmm}, {mode}");
         if let Some(threads) = threads {
             name = format!("{name}, threads {threads}");
         }
+        if let Some(without) = without {
+            name = format!("{name}, without {without}");
+        }
         if sources.len() > 1 {
             name = format!("{name} ({})", source.name);
         }
-        let style = Style::new(index, place(&mut vmms, (vmm, &source.name)), place(&mut ways, (mode, threads)));
+        let style =
+            Style::new(index, place(&mut vmms, (vmm, &source.name)), place(&mut ways, (mode, threads, without)));
         drawn.push(Line { name, style, points: points(groups) });
     }
     drawn
 }
 
-fn kind<'a>(group: &Group<'a>) -> (&'a str, &'a str, Option<&'a str>) {
+fn kind<'a>(group: &Group<'a>) -> (&'a str, &'a str, Option<&'a str>, Option<&'a str>) {
     let variant = group.variant;
-    (&variant.vmm, &variant.mode, variant.threads.as_deref())
+    (&variant.vmm, &variant.mode, variant.threads.as_deref(), variant.without.as_deref())
 }
 
 /// Index of `item` in `seen`, where it is put if it is new.

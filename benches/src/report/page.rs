@@ -111,6 +111,13 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup, DrawError> {
                 "median over that of the smallest VM of the same line." }
             (tables::summary(&section.lines))
         }))
+        @if let Some(parts) = tables::parts(section) { (part("What each part is worth", &html! {
+            p {
+                "One part switched off, against the full set: the ratio of the median times to init. 1.5 says that boots take half as "
+                "long again without the part; an interval that contains 1 shows no difference."
+            }
+            (parts)
+        })) }
         @if let Some(failures) = failures { (part("Failed boots", &failures)) }
         (part("Raw samples", &html! {
             p {

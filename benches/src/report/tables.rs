@@ -3,8 +3,9 @@
 
 use maud::{Markup, html};
 
-use crate::results::{Boot, End, Variant};
-use crate::stats::{Summary, ratio};
+use crate::parts::{Part, Worth, sets};
+use crate::results::{Boot, End, Group, Variant, groups};
+use crate::stats::{Summary, median, ratio};
 
 use super::format::{bytes, duration, milliseconds, times};
 use super::model::{Line, Section, Source};
@@ -41,6 +42,41 @@ pub(super) fn summary(lines: &[Line<'_>]) -> Markup {
             }
         },
     )
+}
+
+/// What each part is worth, of the files of which one was switched off; none if there is no such file.
+pub(super) fn parts(section: &Section<'_>) -> Option<Markup> {
+    let tables: Vec<_> =
+        section.sources.iter().filter_map(|source| parts_of(source, section.sources.len() > 1)).collect();
+    (!tables.is_empty()).then(|| html! { @for table in tables { (table) } })
+}
+
+fn parts_of(source: &Source, named: bool) -> Option<Markup> {
+    let groups = groups(&source.results);
+    let sets = sets(&groups);
+    let columns = ["Switched off", "Memory", "Boots", "Full set", "Without", "Ratio", "95 % interval", "Host memory"];
+    let time = |group: &Group<'_>| median(&group.inits()).map_or(NOTHING.into(), duration);
+    let memory = |group: &Group<'_>| median(&group.memory()).map_or(NOTHING.into(), bytes);
+    let interval =
+        |part: &Part<'_>| part.interval.map(|interval| format!("{:.3} to {:.3}", interval.low, interval.high));
+    let table = html! { @for set in &sets {
+        @let title = if named { format!("{} ({})", set.title, source.name) } else { set.title.clone() };
+        (scroll(&title, &html! { table.summary {
+            caption { (title) }
+            thead { tr { @for name in columns { th scope="col" { (name) } } } }
+            tbody { @for part in &set.parts { tr {
+                th scope="row" { (part.name) }
+                td { (bytes(part.without.variant.memory_bytes)) }
+                td { (part.n()) }
+                td { (time(part.full)) }
+                td { (time(part.without)) }
+                td.strong[part.worth() != Worth::Unknown] { (part.ratio.map_or(NOTHING.into(), |ratio| format!("{ratio:.3}"))) }
+                td { (interval(part).unwrap_or(NOTHING.into())) }
+                td { (memory(part.full)) " → " (memory(part.without)) }
+            } } }
+        } }))
+    } };
+    (!sets.is_empty()).then_some(table)
 }
 
 /// What a line chart shows: a row for each x, a column for each line.
@@ -86,12 +122,13 @@ pub(super) fn phases(phases: &Phases) -> Markup {
 }
 
 /// Columns of the raw samples, and whether they hold text. Those that would say nothing are left out.
-const RAW: [(&str, bool); 12] = [
+const RAW: [(&str, bool); 13] = [
     ("File", true),
     ("Round", false),
     ("VMM", true),
     ("Mode", true),
     ("Threads", true),
+    ("Without", true),
     ("vCPUs", false),
     ("Memory", false),
     ("Init, ms", false),
@@ -152,6 +189,7 @@ fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
         text(&variant.vmm),
         text(&variant.mode),
         text(variant.threads.as_deref().unwrap_or(NOTHING)),
+        text(variant.without.as_deref().unwrap_or(NOTHING)),
         number(variant.cpus.into()),
         size(variant.memory_bytes),
         time(sample.init_ns),
@@ -187,9 +225,10 @@ pub(super) fn failures(section: &Section<'_>) -> Option<Markup> {
 }
 
 fn called(variant: &Variant) -> String {
-    let Variant { vmm, mode, memory_bytes, cpus, threads } = variant;
+    let Variant { vmm, mode, memory_bytes, cpus, threads, without } = variant;
     let threads = threads.as_ref().map_or(String::new(), |threads| format!(", threads {threads}"));
-    format!("{vmm}, {mode}{threads}, {cpus} vCPUs, {}", bytes(*memory_bytes))
+    let without = without.as_ref().map_or(String::new(), |without| format!(", without {without}"));
+    format!("{vmm}, {mode}{threads}{without}, {cpus} vCPUs, {}", bytes(*memory_bytes))
 }
 
 /// Speed-up from the fewest vCPUs to the most, in words; none where nothing was booted with both.
@@ -209,4 +248,29 @@ fn data(what: &str, rows: &Markup) -> Markup {
 /// Wide content scrolls by itself, with the keyboard too.
 pub(super) fn scroll(what: &str, content: &Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(what) { (content) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{GIB, sweep, variant};
+    use super::super::model::{sections, sources};
+    use super::*;
+
+    #[test]
+    fn parts_have_a_table_where_one_was_switched_off() {
+        let variants =
+            [None, Some("a<b".to_owned())].map(|without| Variant { without, ..variant("flatboot", "async", GIB) });
+        let results = sweep(variants.to_vec(), 6, |variant, _| [1_000_000_000, 1_500_000_000][variant]);
+        let full = sweep(vec![variant("flatboot", "async", GIB)], 6, |_, _| 1);
+        let sources = sources(vec![("r.json".into(), results), ("s.json".into(), full)]);
+        let drawn = parts(&sections(&sources)[0]).unwrap().into_string();
+        let cells = "<th scope=\"row\">a&lt;b</th><td>1 GiB</td><td>6</td><td>1.00 s</td><td>1.50 s</td>\
+                     <td class=\"strong\">1.500</td><td>1.500 to 1.500</td><td>40 MiB → 40 MiB</td>";
+        assert!(
+            drawn.contains(cells) && drawn.contains("<caption>flatboot async, 2 vCPUs (r.json)</caption>"),
+            "{drawn}"
+        );
+        assert!(!drawn.contains("(s.json)"), "{drawn}");
+        assert!(parts(&sections(&sources[1..])[0]).is_none());
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::Variant;
 use crate::sweep::MODES;
 
-/// What has VMM, mode and init threads in common.
+/// What has VMM, mode, init threads and switch in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block<T> {
     /// What it has in common.
@@ -15,21 +15,25 @@ pub struct Block<T> {
     pub items: Vec<T>,
 }
 
-/// `items` in blocks: VMMs in the order in which they first occur, modes in that of [`MODES`].
+/// `items` in blocks: VMMs in the order in which they first occur, modes in that of [`MODES`], the full set before those
+/// without a part of it.
 pub fn blocks<T>(mut items: Vec<T>, variant: impl Fn(&T) -> &Variant) -> Vec<Block<T>> {
     let mut vmms = HashMap::new();
     let mut threads = HashMap::new();
+    let mut without = HashMap::new();
     for (index, item) in items.iter().enumerate() {
         let variant = variant(item);
         vmms.entry(variant.vmm.clone()).or_insert(index);
         threads.entry(variant.threads.clone()).or_insert(index);
+        without.entry(variant.without.clone()).or_insert(index);
     }
     items.sort_by_cached_key(|item| {
         let variant = variant(item);
         let mode = MODES.iter().position(|mode| mode.name == variant.mode).unwrap_or(MODES.len());
         let kind =
             (vmms.get(&variant.vmm).copied(), mode, variant.mode.clone(), threads.get(&variant.threads).copied());
-        (kind, variant.cpus, variant.memory_bytes)
+        let switch = variant.without.as_ref().map(|_| without.get(&variant.without).copied());
+        (kind, switch, variant.cpus, variant.memory_bytes)
     });
     let mut blocks: Vec<Block<T>> = Vec::new();
     for item in items {
@@ -43,11 +47,12 @@ pub fn blocks<T>(mut items: Vec<T>, variant: impl Fn(&T) -> &Variant) -> Vec<Blo
 }
 
 impl Variant {
-    /// All but the VM's size: "flatboot parallel (2 threads)".
+    /// All but the VM's size: "flatboot parallel (2 threads)", "flatboot async without arenas".
     #[must_use]
     pub fn kind(&self) -> String {
         let threads = self.threads.as_ref().map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
-        format!("{} {}{threads}", self.vmm, self.mode)
+        let without = self.without.as_ref().map(|switch| format!(" without {switch}")).unwrap_or_default();
+        format!("{} {}{threads}{without}", self.vmm, self.mode)
     }
 }
 
@@ -61,6 +66,7 @@ mod tests {
             vmm: vmm.to_owned(),
             mode: mode.to_owned(),
             threads: threads.map(str::to_owned),
+            without: None,
             memory_bytes,
             cpus,
         };
@@ -72,12 +78,14 @@ mod tests {
             variant("qemu", "parallel", None, 1, 9),
             variant("qemu", "parallel", None, 2, 1),
             variant("flatboot", "parallel", Some("1"), 1, 1),
+            Variant { without: Some("x".into()), ..variant("qemu", "parallel", None, 1, 9) },
         ];
         let blocks = blocks(list, |variant| variant);
         let titles: Vec<_> = blocks.iter().map(|block| block.title.as_str()).collect();
         let expected = [
             "qemu serial",
             "qemu parallel",
+            "qemu parallel without x",
             "flatboot parallel (50% threads)",
             "flatboot parallel (1 threads)",
             "flatboot later",

@@ -19,8 +19,8 @@ pub use groups::{Group, groups};
 
 /// What [`Results::format`] says.
 pub const FORMAT: &str = "flatboot-bench results";
-/// The version that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`].
+pub const VERSION: u32 = 2;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,9 @@ pub struct Variant {
     /// The init thread cap (`2`, `50%`), if one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<String>,
+    /// The switch of [`crate::sweep::SWITCHES`] that is off, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<String>,
     /// Guest memory.
     pub memory_bytes: u64,
     /// vCPUs.
@@ -110,6 +113,9 @@ pub struct GuestFacts {
     pub build_id: Option<String>,
     /// SHA-256 of the kernel configuration beside the image, if there is one.
     pub config_sha256: Option<String>,
+    /// The build id of the kernel without the series, if the sweep boots that too and it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock_build_id: Option<String>,
     /// SHA-256 of the initramfs.
     pub initramfs_sha256: String,
 }

@@ -53,6 +53,9 @@ fn guest(facts: &GuestFacts) -> String {
     if let Some(id) = &facts.build_id {
         let _ = write!(text, ", build id {}", short(id));
     }
+    if let Some(id) = &facts.stock_build_id {
+        let _ = write!(text, ", stock's build id {}", short(id));
+    }
     if let Some(hash) = &facts.config_sha256 {
         let _ = write!(text, ", config {}", short(hash));
     }

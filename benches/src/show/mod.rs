@@ -2,6 +2,7 @@
 //! `flatboot-bench show`: a results file as a table.
 
 mod head;
+mod parts;
 
 use std::fmt::Write;
 use std::path::Path;
@@ -52,13 +53,22 @@ pub fn render(results: &Results, path: &Path, screen: Screen) -> String {
         out += &warning(text, screen.width);
     }
     let failures = failures(&groups);
-    let (table, left_out) = table(groups).render(screen.width);
-    let _ = write!(out, "\n{table}\n{}", faint(LEGEND, screen.width));
-    if !left_out.is_empty() {
-        out += &faint(&format!("Left out for want of room: {}.", left_out.join(", ")), screen.width);
+    let parts = parts::table(&groups);
+    out += &drawn(&table(groups), LEGEND, screen);
+    if let Some(parts) = parts {
+        out += &drawn(&parts, parts::LEGEND, screen);
     }
     if !failures.is_empty() {
         let _ = write!(out, "\n  Last failure of each variant that had one\n{}", fields(&failures, screen.width));
+    }
+    out
+}
+
+fn drawn(table: &Table<'_>, legend: &str, screen: Screen) -> String {
+    let (table, left_out) = table.render(screen.width);
+    let mut out = format!("\n{table}\n{}", faint(legend, screen.width));
+    if !left_out.is_empty() {
+        out += &faint(&format!("Left out for want of room: {}.", left_out.join(", ")), screen.width);
     }
     out
 }

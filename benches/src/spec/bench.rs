@@ -35,14 +35,14 @@ pub enum BenchError {
     /// The footprint.
     #[error(transparent)]
     Footprint(#[from] FootprintError),
-    /// A guest failed, or reported no marks.
+    /// A guest or one of its checks failed, or it reported no marks.
     #[error("{variant}: the guest failed with exit code {code}: {tail}")]
     Failed {
         /// The variant.
         variant: &'static str,
         /// flatboot's exit code.
         code: u8,
-        /// What it said last.
+        /// What it said of that.
         tail: String,
     },
     /// Nowhere to put the initramfs.
@@ -138,14 +138,15 @@ impl Bench {
     fn sample(&self, variant: &Variant) -> Result<Sample, BenchError> {
         let timeline = self.scratch.join("timeline.json");
         let ended = variant.guest.clone().timeline(&timeline).run(&mut self.host()?, &self.flatboot)?;
+        let passed = ended.passed();
         match ended.timeline {
-            Some(timeline) if ended.outcome.code == 0 && timeline.init_ns.is_some() => {
+            Some(timeline) if passed && timeline.init_ns.is_some() => {
                 Ok(Sample { variant: variant.name.to_owned(), timeline })
             }
             _ => Err(BenchError::Failed {
                 variant: variant.name,
                 code: ended.outcome.code,
-                tail: String::from_utf8_lossy(&ended.outcome.stderr).lines().next_back().unwrap_or_default().to_owned(),
+                tail: ended.complaint().unwrap_or_default(),
             }),
         }
     }

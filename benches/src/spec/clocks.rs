@@ -4,48 +4,31 @@
 //! Both see init begin: the timeline by its first mark, the watcher by the first word that it prints right after.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::{env, io};
 
 use flatboot_handoff::marks;
 
-use crate::results::{self, Results, ResultsError, Sample};
+use super::sweeps::{self, SweepsError};
+use crate::results::{Results, Sample};
 use crate::stats;
 
 /// The clocks were not compared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClocksError {
-    /// The sweep could not be run.
-    #[error("flatboot-bench run")]
-    Start(#[source] io::Error),
-    /// The sweep failed.
-    #[error("flatboot-bench run: {0}")]
-    Sweep(String),
-    /// Its results cannot be read.
+    /// The sweep.
     #[error(transparent)]
-    Results(#[from] ResultsError),
+    Sweep(#[from] SweepsError),
     /// No boot had both times.
     #[error("no boot told when init began by both clocks")]
     NoSamples,
 }
 
-/// Median difference of the two clocks at init's first statement, as a percentage of the time since exec, over `runs` boots of
-/// flatboot with 2 vCPUs and 1 GiB. The sweep stays in `out`.
+/// What is booted: flatboot with 2 vCPUs and 1 GiB.
+const SWEEP: &[&str] = &["--vmm", "flatboot", "--mode", "parallel", "--memory", "1G", "--cpus", "2"];
+
+/// Median difference of the two clocks at init's first statement, as a percentage of the time since exec, over `runs` boots.
+/// The sweep stays in `out`.
 pub(super) fn measure(runs: usize, out: &Path) -> Result<f64, ClocksError> {
-    let own = env::current_exe().map_err(ClocksError::Start)?;
-    let output = Command::new(own)
-        .args(["run", "--vmm", "flatboot", "--mode", "parallel", "--memory", "1G", "--cpus", "2", "--runs"])
-        .arg(runs.to_string())
-        .arg("--out")
-        .arg(out)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(ClocksError::Start)?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
-        return Err(ClocksError::Sweep(format!("{}: {said}", output.status)));
-    }
-    difference(&results::load(out)?).ok_or(ClocksError::NoSamples)
+    difference(&sweeps::run(SWEEP, runs, out)?).ok_or(ClocksError::NoSamples)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^52 ns, in millionths")]

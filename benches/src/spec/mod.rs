@@ -13,8 +13,10 @@ mod promise;
 mod promises;
 mod run;
 mod samples;
+mod script;
 mod speed;
 mod stop;
+mod sweeps;
 
 pub use bench::{Bench, BenchError, Variant};
 pub use outcome::{Outcome, Status};
@@ -23,3 +25,4 @@ pub use promises::PROMISES;
 pub use run::{Options, SpecError, list, run};
 pub use samples::{Sample, Samples};
 pub use speed::Claim;
+pub use sweeps::{Measure, SweepClaim};

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::PROMISES;
 use super::speed::Claim;
+use super::sweeps::{Measure, SweepClaim};
 
 /// Something that Flatboot promises, and the proof of it.
 #[derive(Debug)]
@@ -37,6 +38,10 @@ pub enum Section {
 pub enum Proof {
     /// Boots are timed and compared.
     Speed(Claim),
+    /// A sweep is run and judged.
+    Sweep(SweepClaim),
+    /// This script of the source tree is run: 0 is held, 1 is missed.
+    Script(&'static str),
     /// [`super::clocks`] are compared; they may differ by so many per cent.
     Clocks {
         /// The bound.
@@ -111,9 +116,10 @@ impl Promise {
     pub fn text(&self) -> String {
         let bound = match &self.proof {
             Proof::Speed(claim) => claim.bound.to_string(),
+            Proof::Sweep(claim) => claim.bound(),
             Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
-            Proof::Tests(_) => return self.statement.to_owned(),
+            Proof::Script(_) | Proof::Tests(_) => return self.statement.to_owned(),
         };
         self.statement.replace("{bound}", &bound)
     }
@@ -123,6 +129,11 @@ impl Promise {
     pub fn in_short(&self) -> String {
         match &self.proof {
             Proof::Speed(claim) => format!("{} ×", claim.bound),
+            Proof::Sweep(claim) => match &claim.measure {
+                Measure::Growth(bound) => format!("{bound} ×"),
+                Measure::HostMemory(_) => claim.bound(),
+            },
+            Proof::Script(_) => "nothing differs".to_owned(),
             Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
             Proof::Tests(_) => "all tests pass".to_owned(),
@@ -133,7 +144,8 @@ impl Promise {
     #[must_use]
     pub fn command(&self) -> String {
         match &self.proof {
-            Proof::Speed(_) | Proof::Clocks { .. } | Proof::Footprint { .. } => {
+            Proof::Script(script) => (*script).to_owned(),
+            Proof::Speed(_) | Proof::Sweep(_) | Proof::Clocks { .. } | Proof::Footprint { .. } => {
                 format!("flatboot-bench spec {}", self.name)
             }
             Proof::Tests(arguments) => {
@@ -173,7 +185,7 @@ mod tests {
     fn every_bound_is_told() {
         for promise in PROMISES {
             let told = promise.statement.contains("{bound}");
-            assert_eq!(told, !matches!(promise.proof, Proof::Tests(_)), "{}", promise.name);
+            assert_eq!(told, !matches!(promise.proof, Proof::Script(_) | Proof::Tests(_)), "{}", promise.name);
             assert!(!promise.text().contains(['{', '}', '|']), "{}", promise.text());
         }
     }

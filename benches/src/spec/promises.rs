@@ -1,14 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The promises. A new one is an entry here and the row of docs/SPECIFICATION.md that the test then asks for.
 
+use super::bench::{Bench, BenchError, Variant};
 use super::promise::{Bound, Promise, Proof, Section};
 use super::speed::{self, Claim};
+use super::sweeps::{Measure, SweepClaim};
+use crate::guest::EXEC;
 
 /// The deferred part of the memmap, as the kernel marks it.
 const DEFERRED: (&str, &str) = ("deferred-begin", "deferred-end");
 
+/// From the VMM's exec until init has done what it was asked for.
+const UNTIL_READY: (&str, &str) = (EXEC, "user-ready");
+
 /// All promises, in the order of docs/SPECIFICATION.md.
 pub const PROMISES: &[Promise] = &[
+    sweep(
+        "flat-256g",
+        "time to init at 256 GiB: {bound} times that at 1 GiB (`async`, flatboot)",
+        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "1G,256G"],
+        Measure::Growth(Bound::AtMost(1.10)),
+    ),
+    sweep(
+        "flat-512g",
+        "time to init at 512 GiB: {bound} times that at 1 GiB (`async`, flatboot)",
+        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "1G,512G"],
+        Measure::Growth(Bound::AtMost(1.15)),
+    ),
+    sweep(
+        "flat-4g",
+        "time to init at 4 GiB: {bound} times that at 512 MiB (`async`, flatboot)",
+        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "512M,4G"],
+        Measure::Growth(Bound::AtMost(1.10)),
+    ),
+    sweep(
+        "flat-4g-qemu",
+        "the same under QEMU's microvm, which puts 3 GiB below 4 GiB: {bound} times",
+        &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,4G"],
+        Measure::Growth(Bound::AtMost(1.10)),
+    ),
+    Promise {
+        name: "background-fill",
+        section: Section::Speed,
+        statement: "64 GiB: filling the memmap behind init's back (`async`) takes {bound} times as long as while init waits (`parallel`)",
+        proof: Proof::Speed(Claim {
+            step: DEFERRED,
+            variants: speed::background,
+            above: "async",
+            below: "parallel",
+            bound: Bound::AtMost(1.15),
+            cpus: 2,
+            also: speed::nothing,
+        }),
+    },
+    first_use(
+        "first-use-4g",
+        "boot, then at once 90 % of 4 GiB taken and written to: with `async` {bound} times as long in all as with `parallel`",
+        speed::first_use,
+    ),
+    first_use("first-use-12g", "the same of 12 GiB: {bound} times", speed::first_use_of_more),
     Promise {
         name: "deferred-threads",
         section: Section::Speed,
@@ -48,6 +98,15 @@ pub const PROMISES: &[Promise] = &[
         section: Section::Size,
         statement: "flatboot's own resident memory, guest memory apart, with 1 vCPU and 128 MiB: {bound}",
         proof: Proof::Footprint { kib: 5120 },
+    },
+    Promise {
+        name: "ondemand-memory",
+        section: Section::Size,
+        statement: "host memory used when init begins, 256 GiB, 2 vCPUs, `ondemand`: {bound}",
+        proof: Proof::Sweep(SweepClaim {
+            arguments: &["--vmm", "flatboot", "--mode", "ondemand", "--cpus", "2", "--memory", "256G"],
+            measure: Measure::HostMemory(96),
+        }),
     },
     tests(
         "limit-vcpus",
@@ -116,6 +175,12 @@ pub const PROMISES: &[Promise] = &[
         "every mode of `memmap_init=` is the one in effect and gives the same MemTotal; an unknown one is ignored with one line",
         &["--release", "--test", "vm", "handoff::modes"],
     ),
+    Promise {
+        name: "fast-path",
+        section: Section::Behaviour,
+        statement: "the page allocator's fast paths are the same machine code with the series as without it, its static branches apart",
+        proof: Proof::Script("guest-kernel/check-fast-path.sh"),
+    },
     tests(
         "hostile-guest",
         Section::Behaviour,
@@ -137,7 +202,7 @@ pub const PROMISES: &[Promise] = &[
     tests(
         "vmms",
         Section::Behaviour,
-        "flatboot and QEMU boot the same guest, and the observer times both by the kernel's mark",
+        "flatboot and QEMU boot the same guest, and the observer times both by the kernel's mark; each part can be switched off, and init is reached",
         &["--release", "--test", "vm", "sweep::"],
     ),
     tests(
@@ -159,6 +224,32 @@ pub const PROMISES: &[Promise] = &[
         &["--release", "--test", "host"],
     ),
 ];
+
+const fn sweep(
+    name: &'static str,
+    statement: &'static str,
+    arguments: &'static [&'static str],
+    measure: Measure,
+) -> Promise {
+    Promise { name, section: Section::Speed, statement, proof: Proof::Sweep(SweepClaim { arguments, measure }) }
+}
+
+const fn first_use(
+    name: &'static str,
+    statement: &'static str,
+    variants: fn(&Bench) -> Result<Vec<Variant>, BenchError>,
+) -> Promise {
+    let claim = Claim {
+        step: UNTIL_READY,
+        variants,
+        above: "async",
+        below: "parallel",
+        bound: Bound::AtMost(1.1),
+        cpus: 2,
+        also: speed::nothing,
+    };
+    Promise { name, section: Section::Speed, statement, proof: Proof::Speed(claim) }
+}
 
 const fn tests(
     name: &'static str,

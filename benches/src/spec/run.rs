@@ -17,7 +17,8 @@ use super::promises::PROMISES;
 use super::samples::Samples;
 use super::speed::Claim;
 use super::stop::Stop;
-use super::{cargo, clocks};
+use super::sweeps::{self, SweepClaim};
+use super::{cargo, clocks, script};
 use crate::chain;
 use crate::command::EXIT_HOST;
 
@@ -183,7 +184,12 @@ impl Runner<'_> {
                 let log = self.options.keep.join(format!("{}.log", promise.name));
                 return cargo::test(arguments, &log, self.scratch.path(), progress);
             }
+            Proof::Script(path) => {
+                let log = self.options.keep.join(format!("{}.log", promise.name));
+                return script::run(path, &log, progress);
+            }
             Proof::Speed(claim) => self.speed(promise.name, claim, progress),
+            Proof::Sweep(claim) => self.sweep(promise.name, claim, progress),
             Proof::Clocks { percent } => self.clocks(promise.name, *percent, progress),
             Proof::Footprint { kib } => self.footprint(*kib, progress),
         };
@@ -198,6 +204,15 @@ impl Runner<'_> {
         let status = if percent <= bound { Status::Held } else { Status::Missed };
         let details = vec![format!("raw samples: {}", file.display())];
         Ok(Outcome { status, measured: format!("{percent:.2} %  (median of {runs})"), details })
+    }
+
+    fn sweep(&self, name: &str, claim: &SweepClaim, progress: &mut Progress) -> Result<Outcome, String> {
+        let file = sample_file(name, &self.options.keep);
+        progress.show(&format!("flatboot-bench run {}", claim.arguments.join(" ")));
+        let judge = || claim.judge(&sweeps::run(claim.arguments, self.options.runs, &file)?);
+        let mut outcome = judge().map_err(|error| chain(&error))?;
+        outcome.details.push(format!("raw samples: {}", file.display()));
+        Ok(outcome)
     }
 
     fn footprint(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome, String> {
@@ -320,10 +335,10 @@ mod tests {
         let chosen = |names: &[&str]| choose(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(chosen(&[]).unwrap().len(), PROMISES.len());
         let names: Vec<_> = chosen(&["size", "deferred-holes"]).unwrap().iter().map(|promise| promise.name).collect();
-        assert_eq!(names, ["deferred-holes", "footprint"]);
+        assert_eq!(names, ["deferred-holes", "footprint", "ondemand-memory"]);
         let error = chosen(&["size", "nothing"]).unwrap_err();
         assert_eq!(error.exit_code(), EXIT_USAGE);
-        assert!(error.to_string().starts_with("spec nothing: no such promise; there are: deferred-threads, "));
+        assert!(error.to_string().starts_with("spec nothing: no such promise; there are: flat-256g, "));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use super::bench::{Bench, BenchError, Variant};
 use super::outcome::{Outcome, Status};
 use super::promise::Bound;
 use super::samples::{Samples, milliseconds};
+use std::time::Duration;
+
 use crate::guest::Guest;
 
 /// A ratio of medians.
@@ -50,7 +52,7 @@ pub(super) fn threads(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
         guest: guest
             .clone()
             .memory(&format!("size=64G,prefault={prefault}"))
-            .cmdline(&format!("memmap_init_threads={threads}")),
+            .cmdline(&format!("memmap_init=parallel memmap_init_threads={threads}")),
     };
     Ok(vec![
         variant("warm, 1 thread", "1", "arenas"),
@@ -70,7 +72,7 @@ pub(super) fn share_of_faults(samples: &Samples, step: (&str, &str)) -> String {
 
 /// Memory in one piece or in many, with this kernel and with one that has the marks alone ("stock").
 pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    let (ours, stock) = (bench.guest("guest")?, bench.guest("stock")?);
+    let (ours, stock) = (bench.guest("guest")?.cmdline("memmap_init=parallel"), bench.guest("stock")?);
     let variant = |name, guest: &Guest, holes: u32| Variant {
         name,
         guest: guest.clone().memory(&format!("size=64G,prefault=arenas,holes={holes}")),
@@ -87,6 +89,38 @@ pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
 pub(super) fn stock_ratio(samples: &Samples, step: (&str, &str)) -> String {
     let ratio = samples.ratio("stock, 64 regions", "stock, 1 region", step);
     ratio.map_or_else(String::new, |ratio| format!("; stock 6.12: {ratio:.2}"))
+}
+
+/// 64 GiB, filled while init waits, or behind its back; init does nothing until it is over.
+pub(super) fn background(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let guest = bench.guest("guest")?.memory("size=64G").checks("settle");
+    Ok(modes(["async", "parallel"], &guest))
+}
+
+/// Init takes 90 % of 4 GiB at once. On huge pages of the host, whose faults would else be most of the time.
+pub(super) fn first_use(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    taking(bench, "4G")
+}
+
+/// The same of 12 GiB, most of what an emulated host has.
+pub(super) fn first_use_of_more(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    taking(bench, "12G")
+}
+
+fn taking(bench: &Bench, size: &str) -> Result<Vec<Variant>, BenchError> {
+    let mut guest = bench.guest("guest")?.memory(&format!("size={size},thp=all")).checks("take=90%");
+    guest.limit = Duration::from_secs(900);
+    Ok(modes(["async", "parallel"], &guest))
+}
+
+fn modes(names: [&'static str; 2], guest: &Guest) -> Vec<Variant> {
+    let variant = |name| Variant { name, guest: guest.clone().cmdline(&format!("memmap_init={name}")) };
+    names.map(variant).to_vec()
+}
+
+/// There are no other variants.
+pub(super) fn nothing(_: &Samples, _: (&str, &str)) -> String {
+    String::new()
 }
 
 #[cfg(test)]

@@ -9,21 +9,24 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::matrix::Matrix;
-use super::modes::Mode;
+use super::modes::{Mode, STOCK};
 use super::progress::{Progress, describe};
 use super::stop::Stop;
+use super::switches::{Place, Switch, word};
 use super::vmm::{Choice, Guest, Vmm};
 use super::{SweepError, setup};
 use crate::command::Command;
 use crate::door::{Door, Error};
 use crate::host::HostOptions;
-use crate::observe::{Order, Surroundings};
+use crate::observe::{Order, Surroundings, Until};
 use crate::results::{self, Boot, End, FORMAT, Facts, Results, Sweep, VERSION, Variant};
 use crate::{artifact, initramfs};
 
 /// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them. The
 /// guest waits at its end, so that the observer finds the VMM as it was when init came up.
 const CMDLINE: &str = "console=ttyS0 quiet swiotlb=noforce io_delay=none pci=off flatboot.end=hang";
+/// What makes the guest say when its memmap is filled.
+const FILLED: &str = " flatboot.check=settle";
 /// What a host may need besides the boot: its own start, staging of files, power-off.
 const OVERHEAD: Duration = Duration::from_secs(180);
 
@@ -44,6 +47,10 @@ pub struct Request {
     pub resume: bool,
     /// Guest kernel, an ELF vmlinux; built if none is given.
     pub kernel: Option<PathBuf>,
+    /// The kernel of mode `stock`; built if none is given and that mode is asked for.
+    pub stock_kernel: Option<PathBuf>,
+    /// How long each guest is watched.
+    pub until: Until,
 }
 
 /// How a sweep ended.
@@ -64,7 +71,7 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished, SweepError> {
     eprintln!("==> {}", bench.door);
     let surroundings = bench.surroundings(stop)?;
     fits(&request.matrix, &surroundings)?;
-    let guest = setup::guest(&bench.kernel, &bench.initramfs())?;
+    let guest = setup::guest(&bench.kernel, bench.stock.as_deref(), &bench.initramfs())?;
     let facts = setup::facts(bench.door.kvm(), &surroundings, guest, &bench.vmms);
     let mut results = match earlier {
         Some(earlier) => same(&request.out, earlier, &facts)?,
@@ -85,6 +92,9 @@ fn check(request: &Request) -> Result<(), SweepError> {
     if request.timeout.is_zero() {
         return Err(SweepError::Timeout);
     }
+    if let Some(idle) = request.matrix.idle_switches().first() {
+        return Err(SweepError::Idle(idle));
+    }
     match fs::symlink_metadata(&request.out) {
         Ok(meta) if meta.is_dir() => Err(SweepError::Directory(request.out.clone())),
         Ok(_) if !request.resume => Err(SweepError::Exists(request.out.clone())),
@@ -100,7 +110,10 @@ fn sweep(request: &Request) -> Sweep {
         variants: request.matrix.variants(),
         runs: request.runs,
         timeout_ms: u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX),
-        cmdline: CMDLINE.to_owned(),
+        cmdline: match request.until {
+            Until::Init => CMDLINE.to_owned(),
+            Until::Filled => CMDLINE.to_owned() + FILLED,
+        },
     }
 }
 
@@ -166,7 +179,10 @@ struct Bench {
     door: Door,
     vmms: Vec<Vmm>,
     kernel: PathBuf,
+    /// The kernel without the series, if it is booted.
+    stock: Option<PathBuf>,
     host_kernel: Option<PathBuf>,
+    until: Until,
     /// The initramfs; in an emulated host also, in memory, what is staged.
     scratch: TempDir,
 }
@@ -174,17 +190,14 @@ struct Bench {
 impl Bench {
     fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self, SweepError> {
         let flatboot = artifact::flatboot(None);
-        let kernel = match &request.kernel {
-            Some(kernel) => {
-                std::path::absolute(kernel).map_err(|source| SweepError::Image { path: kernel.clone(), source })?
-            }
-            None => artifact::kernel("guest").map_err(Error::from)?.join("vmlinux"),
-        };
+        let kernel = image(request.kernel.as_deref(), "guest")?;
+        let has_stock = request.matrix.modes.iter().any(|mode| mode.is_stock());
+        let stock = has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?;
         let door = Door::open(flatboot.as_deref())?;
         let host_kernel = door.host_kernel()?;
         let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().map_err(SweepError::Scratch)?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        Ok(Self { door, vmms, kernel, host_kernel, scratch })
+        Ok(Self { door, vmms, kernel, stock, host_kernel, until: request.until, scratch })
     }
 
     fn initramfs(&self) -> PathBuf {
@@ -242,7 +255,11 @@ impl Bench {
     fn boot(&self, sweep: &Sweep, variant: usize, stop: &Stop) -> Result<End, SweepError> {
         let order = self.order(&sweep.variants[variant], sweep)?;
         let json = serde_json::to_string(&order).map_err(|error| SweepError::Observer(error.to_string()))?;
-        let limit = Duration::from_millis(sweep.timeout_ms) + OVERHEAD;
+        let watched = match self.until {
+            Until::Init => 1,
+            Until::Filled => 2,
+        };
+        let limit = Duration::from_millis(sweep.timeout_ms) * watched + OVERHEAD;
         // A host that fails costs one boot and not the sweep.
         let failed = |why: String| End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
         Ok(match self.observer(&[], &[&json], limit, stop) {
@@ -255,13 +272,29 @@ impl Bench {
         let unknown = || SweepError::Observer(format!("no such variant: {}", describe(variant)));
         let vmm = self.vmms.iter().find(|vmm| vmm.kind.name() == variant.vmm).ok_or_else(unknown)?;
         let mode = Mode::named(&variant.mode).ok_or_else(unknown)?;
+        let named = |name: &String| Switch::named(name).ok_or_else(unknown);
+        let without = variant.without.as_ref().map(named).transpose()?;
+        let kernel = if mode.is_stock() { self.stock.as_ref().ok_or_else(unknown)? } else { &self.kernel };
+        let words = [mode.cmdline(variant.threads.as_deref()), word(without, Place::Cmdline, "")];
+        let words = words.iter().filter(|word| !word.is_empty());
         let guest = Guest {
-            kernel: &self.kernel,
+            kernel,
             initramfs: &self.initramfs(),
-            cmdline: format!("{} {}", sweep.cmdline, mode.cmdline(variant.threads.as_deref())),
+            cmdline: words.fold(sweep.cmdline.clone(), |line, word| format!("{line} {word}")),
             memory_bytes: variant.memory_bytes,
             cpus: variant.cpus,
+            without,
         };
-        Ok(vmm.order(&guest, self.scratch.path(), sweep.timeout_ms))
+        Ok(vmm.order(&guest, self.scratch.path(), sweep.timeout_ms, self.until))
+    }
+}
+
+/// The kernel `given`, else that which the source tree builds under `name`.
+fn image(given: Option<&Path>, name: &str) -> Result<PathBuf, SweepError> {
+    match given {
+        Some(path) => {
+            std::path::absolute(path).map_err(|source| SweepError::Image { path: path.to_path_buf(), source })
+        }
+        None => Ok(artifact::kernel(name).map_err(Error::from)?.join("vmlinux")),
     }
 }

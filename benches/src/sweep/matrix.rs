@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::modes::Mode;
+use super::switches::Switch;
 use super::vmm::Kind;
 use crate::results::Variant;
 
@@ -127,6 +128,8 @@ pub struct Matrix {
     pub modes: Vec<&'static Mode>,
     /// Thread caps, for modes that have threads; none is no cap.
     pub threads: Vec<Threads>,
+    /// Switches, each of which is turned off alone in variants of its own, where it takes something away.
+    pub without: Vec<&'static Switch>,
 }
 
 impl Matrix {
@@ -143,11 +146,12 @@ impl Matrix {
         for shape in &self.shapes {
             for vmm in &self.vmms {
                 for mode in &self.modes {
-                    for threads in self.caps(mode) {
+                    for (threads, without) in self.ways(*vmm, mode) {
                         let variant = Variant {
                             vmm: vmm.name().to_owned(),
                             mode: mode.name.to_owned(),
                             threads,
+                            without: without.map(|switch| switch.name.to_owned()),
                             memory_bytes: shape.memory.0,
                             cpus: shape.cpus.0,
                         };
@@ -161,6 +165,23 @@ impl Matrix {
         variants
     }
 
+    /// The switches of which nothing asked for has anything to turn off.
+    #[must_use]
+    pub fn idle_switches(&self) -> Vec<&'static Switch> {
+        let is_idle = |switch: &&Switch| {
+            !self.vmms.iter().any(|vmm| self.modes.iter().any(|mode| takes_away(switch, *vmm, mode)))
+        };
+        self.without.iter().copied().filter(is_idle).collect()
+    }
+
+    /// Thread caps, the full set first for each, then each switch off alone.
+    fn ways(&self, vmm: Kind, mode: &Mode) -> Vec<(Option<String>, Option<&'static Switch>)> {
+        let switches = self.without.iter().copied().filter(|switch| takes_away(switch, vmm, mode));
+        let without: Vec<_> = [None].into_iter().chain(switches.map(Some)).collect();
+        let caps = self.caps(mode).into_iter();
+        caps.flat_map(|cap| without.iter().map(move |switch| (cap.clone(), *switch))).collect()
+    }
+
     fn caps(&self, mode: &Mode) -> Vec<Option<String>> {
         if self.threads.is_empty() || !mode.threads {
             return vec![None];
@@ -169,8 +190,13 @@ impl Matrix {
     }
 }
 
+fn takes_away(switch: &Switch, vmm: Kind, mode: &Mode) -> bool {
+    switch.applies_to(mode) && (vmm == Kind::Flatboot || !switch.is_of_flatboot())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::switches::SWITCHES;
     use super::*;
 
     #[test]
@@ -206,12 +232,40 @@ mod tests {
         let matrix = Matrix {
             shapes: Matrix::shapes(&sizes, &[Cpus(1), Cpus(2)]),
             vmms: vec![Kind::Flatboot, Kind::Qemu],
-            modes: super::super::MODES.iter().collect(),
+            modes: Mode::named("serial").into_iter().chain(Mode::named("parallel")).collect(),
             threads: vec![Threads("1".into()), Threads("50%".into())],
+            without: SWITCHES.iter().collect(),
         };
         let variants = matrix.variants();
         // Two sizes (1 GiB twice), two numbers of vCPUs, two VMMs, and serial, parallel on one thread and on half of them.
         assert_eq!(variants.len(), 2 * 2 * 2 * 3);
         assert!(variants.iter().all(|variant| (variant.mode == "serial") == variant.threads.is_none()));
+        assert_eq!(matrix.idle_switches().len(), SWITCHES.len(), "there is nothing in those modes to turn off");
+    }
+
+    #[test]
+    fn switches_are_off_alone_and_only_where_they_turn_something_off() {
+        let one: Memory = "1G".parse().unwrap();
+        let matrix = |vmms: Vec<Kind>| Matrix {
+            shapes: Matrix::shapes(&[one], &[Cpus(2)]),
+            vmms,
+            modes: super::super::MODES.iter().collect(),
+            threads: Vec::new(),
+            without: SWITCHES.iter().collect(),
+        };
+        let of = |vmm: &str, variants: &[Variant]| -> Vec<Option<String>> {
+            let has = |variant: &&Variant| variant.vmm == vmm && variant.mode == "async";
+            variants.iter().filter(has).map(|variant| variant.without.clone()).collect()
+        };
+        let both = matrix(vec![Kind::Flatboot, Kind::Qemu]);
+        let variants = both.variants();
+        let all: Vec<_> =
+            [None].into_iter().chain(SWITCHES.iter().map(|switch| Some(switch.name.to_owned()))).collect();
+        assert_eq!(of("flatboot", &variants), all);
+        assert_eq!(of("qemu", &variants), [None, Some("low-zones".to_owned()), Some("async".to_owned())]);
+        assert!(variants.iter().all(|variant| variant.mode == "async" || variant.without.is_none()));
+        assert!(both.idle_switches().is_empty());
+        let idle: Vec<_> = matrix(vec![Kind::Qemu]).idle_switches().iter().map(|switch| switch.name).collect();
+        assert_eq!(idle, ["arenas", "early-threads", "known-zero", "memory-plan"]);
     }
 }

@@ -7,6 +7,7 @@ mod modes;
 mod progress;
 mod setup;
 mod stop;
+mod switches;
 mod vmm;
 
 use std::io;
@@ -17,6 +18,7 @@ pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, size};
 pub use modes::{MODES, Mode};
 pub use progress::describe;
 pub use stop::Stop;
+pub use switches::{FULL_SET, Place, SWITCHES, Switch, Without};
 pub use vmm::{Choice, Guest, Kind, Vmm};
 
 /// A sweep cannot begin or go on. A boot that fails is a result and not an error.
@@ -59,6 +61,13 @@ pub enum SweepError {
         /// What is wrong with it.
         why: String,
     },
+    /// A switch with nothing to turn off.
+    #[error(
+        "--without {}: turns nothing off here: switches are of --mode {FULL_SET}{}",
+        .0.name,
+        if .0.is_of_flatboot() { " with --vmm flatboot" } else { "" }
+    )]
+    Idle(&'static Switch),
     /// QEMU is not installed.
     #[error("--vmm qemu: no qemu-system-x86_64 in PATH; install it or name it: qemu=PATH")]
     NoQemu,

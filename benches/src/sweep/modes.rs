@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the guest kernel fills the memmap: the one list of modes.
 
-/// A value of the guest kernel's `memmap_init=`.
+/// A way to fill the memmap: a value of `memmap_init=` of the patched kernel, or the kernel that does not know of it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mode {
     /// Its name, which is the value.
@@ -10,12 +10,22 @@ pub struct Mode {
     pub meaning: &'static str,
     /// Whether it uses as many threads as `memmap_init_threads=` allows.
     pub threads: bool,
+    /// The kernel that is booted, as `guest-kernel/build.sh` calls it.
+    pub kernel: &'static str,
 }
+
+/// The kernel with the whole series.
+const PATCHED: &str = "guest";
+/// The one without, but for the boot marks.
+pub(super) const STOCK: &str = "stock";
 
 /// All modes, slowest first. A new one is a line here.
 pub const MODES: &[Mode] = &[
-    Mode { name: "serial", meaning: "one thread fills the memmap, boot waits", threads: false },
-    Mode { name: "parallel", meaning: "all vCPUs fill the memmap, boot waits", threads: true },
+    Mode { name: "serial", meaning: "one thread fills the memmap, boot waits", threads: false, kernel: PATCHED },
+    Mode { name: "stock", meaning: "Linux 6.12 without the series, boot marks apart", threads: false, kernel: STOCK },
+    Mode { name: "parallel", meaning: "all vCPUs fill the memmap, boot waits", threads: true, kernel: PATCHED },
+    Mode { name: "async", meaning: "all vCPUs fill the memmap while init runs", threads: true, kernel: PATCHED },
+    Mode { name: "ondemand", meaning: "the memmap is filled as memory is used", threads: false, kernel: PATCHED },
 ];
 
 impl Mode {
@@ -25,10 +35,30 @@ impl Mode {
         MODES.iter().find(|mode| mode.name == name)
     }
 
-    /// What chooses it on the kernel command line, with a cap on its threads if one is wanted.
+    /// What chooses it on the kernel command line, with a cap on its threads if one is wanted; empty for the stock kernel.
     #[must_use]
     pub fn cmdline(&self, threads: Option<&str>) -> String {
+        if self.is_stock() {
+            return String::new();
+        }
         let cap = threads.map(|threads| format!(" memmap_init_threads={threads}")).unwrap_or_default();
         format!("memmap_init={}{cap}", self.name)
+    }
+
+    /// Whether it boots the kernel without the series.
+    #[must_use]
+    pub fn is_stock(&self) -> bool {
+        self.kernel == STOCK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_patched_kernel_is_told_its_mode() {
+        let cmdlines = ["async", "stock"].map(|name| Mode::named(name).map(|mode| mode.cmdline(Some("50%"))));
+        assert_eq!(cmdlines, [Some("memmap_init=async memmap_init_threads=50%".to_owned()), Some(String::new())]);
     }
 }

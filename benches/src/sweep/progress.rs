@@ -93,8 +93,14 @@ mod tests {
 
     #[test]
     fn time_left_is_that_of_the_variants_to_come() {
-        let variant =
-            |cpus| Variant { vmm: "x".into(), mode: "serial".into(), threads: None, memory_bytes: 1 << 30, cpus };
+        let variant = |cpus| Variant {
+            vmm: "x".into(),
+            mode: "serial".into(),
+            threads: None,
+            without: None,
+            memory_bytes: 1 << 30,
+            cpus,
+        };
         let sweep = Sweep { variants: vec![variant(1), variant(2)], runs: 2, timeout_ms: 1, cmdline: String::new() };
         let mut progress = Progress::default();
         assert_eq!(progress.left(&sweep, 0), None);

@@ -44,18 +44,23 @@ fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
-/// Facts about the images.
-pub(super) fn guest(kernel: &Path, initramfs: &Path) -> Result<GuestFacts, SweepError> {
-    let image = read(kernel)?;
-    let elf = object::File::parse(&*image);
-    let build_id = elf.ok().and_then(|elf| Some(hex(elf.build_id().ok()??)));
+/// Facts about the images; `stock` is the kernel without the series, if that is booted too.
+pub(super) fn guest(kernel: &Path, stock: Option<&Path>, initramfs: &Path) -> Result<GuestFacts, SweepError> {
     let config = kernel.with_file_name("config");
     Ok(GuestFacts {
         kernel: kernel.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned(),
-        build_id,
+        build_id: build_id(kernel)?,
         config_sha256: fs::read(config).ok().map(|bytes| sha256(&bytes)),
+        stock_build_id: stock.map(build_id).transpose()?.flatten(),
         initramfs_sha256: sha256(&read(initramfs)?),
     })
+}
+
+/// The image's GNU build id, if it has one.
+fn build_id(kernel: &Path) -> Result<Option<String>, SweepError> {
+    let image = read(kernel)?;
+    let elf = object::File::parse(&*image);
+    Ok(elf.ok().and_then(|elf| Some(hex(elf.build_id().ok()??))))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SweepError> {

@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use serde_json::json;
 
-use crate::observe::{Content, MarksFrom, Order, StagedFile};
+use super::switches::{Place, Switch, word};
+use crate::observe::{Content, MarksFrom, Order, StagedFile, Until};
 
 /// A kind of VMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,7 +83,7 @@ pub struct Vmm {
     pub program: String,
 }
 
-/// What a VMM is to boot: the same for all but the command line's mode.
+/// What a VMM is to boot: the same for all but the command line's mode and what is switched off.
 #[derive(Debug, Clone)]
 pub struct Guest<'a> {
     /// Kernel image, an ELF vmlinux with a PVH note.
@@ -95,6 +96,8 @@ pub struct Guest<'a> {
     pub memory_bytes: u64,
     /// vCPUs.
     pub cpus: u8,
+    /// What is switched off; its word on the kernel command line is in [`Guest::cmdline`] already.
+    pub without: Option<&'static Switch>,
 }
 
 /// Paths of the files that an adapter stages, all in one directory.
@@ -115,7 +118,7 @@ impl Staged<'_> {
 impl Vmm {
     /// What the observer has to do to boot `guest`; files go to `directory`, which has to be there.
     #[must_use]
-    pub fn order(&self, guest: &Guest<'_>, directory: &Path, limit_ms: u64) -> Order {
+    pub fn order(&self, guest: &Guest<'_>, directory: &Path, limit_ms: u64, until: Until) -> Order {
         let staged = Staged { directory };
         let copy =
             |name: &str, from: &Path| StagedFile { path: staged.path(name), content: Content::Copy(from.into()) };
@@ -130,7 +133,7 @@ impl Vmm {
                 (words(&["--no-api", "--config-file", &staged.text("vm.json")]), MarksFrom::Nowhere)
             }
         };
-        Order { program: self.program.clone(), args, marks, files, limit_ms }
+        Order { program: self.program.clone(), args, marks, files, limit_ms, until }
     }
 }
 
@@ -138,9 +141,10 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What flatboot and Cloud Hypervisor, whose names it took over, say alike.
+/// What flatboot and Cloud Hypervisor, whose names it took over, say alike. Only flatboot has something to switch off.
 fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
-    let (cpus, memory) = (format!("boot={}", guest.cpus), format!("size={}M", guest.memory_bytes >> 20));
+    let cpus = format!("boot={}{}", guest.cpus, word(guest.without, Place::Cpus, ","));
+    let memory = format!("size={}M{}", guest.memory_bytes >> 20, word(guest.without, Place::Memory, ","));
     words(&[
         "--cpus",
         &cpus,
@@ -228,11 +232,12 @@ mod tests {
             cmdline: "a b=\"c d\"".to_owned(),
             memory_bytes: 4 << 30,
             cpus: 3,
+            without: None,
         }
     }
 
     fn order(kind: Kind) -> Order {
-        Vmm { kind, program: "/vmm".to_owned() }.order(&guest(), Path::new("/d,e"), 9)
+        Vmm { kind, program: "/vmm".to_owned() }.order(&guest(), Path::new("/d,e"), 9, Until::Init)
     }
 
     fn follows(order: &Order, option: &str, value: &str) -> bool {
@@ -267,6 +272,21 @@ mod tests {
         let configuration: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(configuration["machine-config"]["mem_size_mib"], 4096);
         assert_eq!(configuration["boot-source"]["boot_args"], "a b=\"c d\"");
+    }
+
+    #[test]
+    fn what_is_switched_off_is_told_to_flatboot() {
+        let flatboot = Vmm { kind: Kind::Flatboot, program: "/vmm".to_owned() };
+        for (name, option, value) in [
+            ("arenas", "--memory", "size=4096M,arenas=off"),
+            ("early-threads", "--cpus", "boot=3,early=off"),
+            ("low-zones", "--memory", "size=4096M"),
+        ] {
+            let guest = Guest { without: Switch::named(name), ..guest() };
+            assert!(guest.without.is_some(), "{name}");
+            let order = flatboot.order(&guest, Path::new("/d"), 9, Until::Init);
+            assert!(follows(&order, option, value), "{name}: {:?}", order.args);
+        }
     }
 
     #[test]

@@ -60,7 +60,14 @@ pub(crate) fn sweep(cpus: &[u8], runs: u32) -> Results {
         {
             for gib in [1, 4, 16, 64, 256] {
                 let (vmm, mode) = (vmm.into(), mode.into());
-                variants.push(Variant { vmm, mode, threads: None, memory_bytes: gib * GIB, cpus: *cpus });
+                variants.push(Variant {
+                    vmm,
+                    mode,
+                    threads: None,
+                    without: None,
+                    memory_bytes: gib * GIB,
+                    cpus: *cpus,
+                });
             }
         }
     }
@@ -123,6 +130,7 @@ fn facts() -> Facts {
         kernel: "vmlinux".into(),
         build_id: Some("0badc0de".repeat(5)),
         config_sha256: Some("0123456789abcdef".repeat(4)),
+        stock_build_id: None,
         initramfs_sha256: "fedcba9876543210".repeat(4),
     };
     let versions = [("flatboot", "flatboot 0.0.0 (made up)"), ("qemu", "QEMU emulator version 0.0.0 (made up)")];

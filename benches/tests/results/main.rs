@@ -76,7 +76,14 @@ fn word(path: &Path) -> String {
 }
 
 fn variant(vmm: &str, mode: &str, gib: u64) -> Variant {
-    Variant { vmm: vmm.to_owned(), mode: mode.to_owned(), threads: None, memory_bytes: gib * GIB, cpus: 2 }
+    Variant {
+        vmm: vmm.to_owned(),
+        mode: mode.to_owned(),
+        threads: None,
+        without: None,
+        memory_bytes: gib * GIB,
+        cpus: 2,
+    }
 }
 
 /// flatboot and QEMU, serial and parallel, 1 to 256 GiB.
@@ -145,6 +152,7 @@ fn facts() -> Facts {
             kernel: "vmlinux".to_owned(),
             build_id: Some("0123456789abcdef0123".to_owned()),
             config_sha256: Some("ab".repeat(32)),
+            stock_build_id: None,
             initramfs_sha256: "cd".repeat(32),
         },
         versions: BTreeMap::from([("flatboot".to_owned(), "flatboot 0.1.0".to_owned())]),

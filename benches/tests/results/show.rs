@@ -4,7 +4,7 @@
 use std::fs::OpenOptions;
 use std::process::Stdio;
 
-use flatboot_bench::results::{End, Results};
+use flatboot_bench::results::{End, Results, Variant};
 
 use super::{Files, bench, failed, finished, noisy, reached, results, run, variant};
 
@@ -54,6 +54,38 @@ fn a_file_as_a_table() {
 ";
     assert_eq!((shown.code, shown.err.as_str()), (0, ""));
     assert_eq!(shown.out, format!("{file}{expected}"));
+}
+
+#[test]
+fn what_each_part_is_worth() {
+    let files = Files::new();
+    let without =
+        |name: Option<&str>, gib| Variant { without: name.map(str::to_owned), ..variant("flatboot", "async", gib) };
+    let variants =
+        [1, 64].into_iter().flat_map(|gib| [None, Some("arenas"), Some("zero")].map(|name| without(name, gib)));
+    let ablation = results(variants.collect(), 10, |variant, round| {
+        let (ms, mib) = match (variant.without.as_deref(), variant.memory_bytes >> 30) {
+            (Some("arenas"), 64) => (1500, 90),
+            (Some("arenas"), _) => (1010, 52),
+            _ => (1000, 52),
+        };
+        // Ten times around that, by 2 % at most.
+        reached(ms * (990 + 2 * u64::from(round)) * MS / 1000, mib << 20)
+    });
+    let shown = run(&["show", &files.save("ablation.json", &ablation)]);
+    let expected = "\
+  switched off  memory   n  full set  without  ratio  95 % interval          host memory
+  ──────────────────────────────────────────────────────────────────────────────────────
+  flatboot async, 2 vCPUs: what each part is worth
+  arenas         1 GiB  10   1.001 s  1.011 s  1.010  1.002 – 1.018  52.0 MiB → 52.0 MiB
+                64 GiB  10   1.001 s  1.502 s  1.500  1.488 – 1.512  52.0 MiB → 90.0 MiB
+  zero           1 GiB  10   1.001 s  1.001 s  1.000  0.992 – 1.008  52.0 MiB → 52.0 MiB
+                64 GiB  10   1.001 s  1.001 s  1.000  0.992 – 1.008  52.0 MiB → 52.0 MiB
+";
+    assert!(shown.code == 0 && shown.out.contains(expected), "{}", shown.out);
+    assert!(shown.out.contains("  flatboot async without arenas\n"), "{}", shown.out);
+    // Nothing was switched off: no such table.
+    assert!(!run(&["show", &files.save("small.json", &small())]).out.contains("each part"));
 }
 
 #[test]

@@ -3,24 +3,49 @@
 
 use std::process::{Command, Stdio};
 
-use flatboot_bench::results::{self, End, Sample};
+use flatboot_bench::results::{self, End, Results, Sample};
+use flatboot_bench::sweep::SWITCHES;
 use libtest_mimic::Failed;
 
 use super::lab::{Lab, require};
 use crate::Body;
 
-pub(crate) const TESTS: &[(&str, Body)] = &[("sweep::flatboot_and_qemu", flatboot_and_qemu)];
+pub(crate) const TESTS: &[(&str, Body)] =
+    &[("sweep::flatboot_and_qemu", flatboot_and_qemu), ("sweep::each_part_can_be_switched_off", each_part)];
 
-fn flatboot_and_qemu(lab: &Lab) -> Result<(), Failed> {
-    let out = lab.path("sweep.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_flatboot-bench"))
-        .args(["run", "--memory", "512M", "--mode", "parallel", "--vmm", "flatboot,qemu", "--runs", "1", "--out"])
-        .arg(&out)
-        .stdin(Stdio::null())
-        .output()?;
+/// Sweeps 512 MiB with `arguments` besides.
+fn sweep(lab: &Lab, name: &str, arguments: &[&str]) -> Result<Results, Failed> {
+    let out = lab.path(name);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flatboot-bench"));
+    command.args(["run", "--memory", "512M", "--runs", "1"]).args(arguments).arg("--out").arg(&out);
+    let output = command.stdin(Stdio::null()).output()?;
     let said = || String::from_utf8_lossy(&output.stderr).into_owned();
     require(output.status.success(), said)?;
-    let results = results::load(&out)?;
+    Ok(results::load(&out)?)
+}
+
+/// Every word of the list is one that flatboot and the kernel take, and init is reached without that part. With the memmap
+/// filled: so the mark that says so has come, whenever that was.
+fn each_part(lab: &Lab) -> Result<(), Failed> {
+    let results = sweep(lab, "parts.json", &["--vmm", "flatboot", "--without", "all", "--until", "filled"])?;
+    require(results.sweep.variants.len() == SWITCHES.len() + 1, || format!("{:?}", results.sweep.variants))?;
+    for boot in &results.boots {
+        let variant = &results.sweep.variants[boot.variant];
+        match &boot.end {
+            End::Init(sample) => {
+                let ends = sample.marks.iter().filter(|mark| mark.guest && mark.name == "deferred-end").count();
+                require(ends == 1, || format!("{variant:?}: {ends} marks that all is filled: {sample:?}"))?;
+            }
+            End::Failed { why, console } => {
+                return Err(format!("{variant:?}: {why}\n{}", console.join("\n")).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn flatboot_and_qemu(lab: &Lab) -> Result<(), Failed> {
+    let results = sweep(lab, "sweep.json", &["--mode", "parallel", "--vmm", "flatboot,qemu"])?;
     require(results.boots.len() == 4, || format!("{} boots", results.boots.len()))?;
     for boot in &results.boots {
         let variant = &results.sweep.variants[boot.variant];

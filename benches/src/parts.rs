@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each part is worth: variants with one part switched off, each over the same with the full set.
+
+use crate::compare::{CHANCE, LEAST};
+use crate::results::{Group, Variant, blocks};
+use crate::stats::{Interval, Resampled};
+
+/// Variants that differ in nothing but memory and the part that is off.
+#[derive(Debug)]
+pub(crate) struct Set<'a> {
+    /// "flatboot async, 2 vCPUs"
+    pub(crate) title: String,
+    /// By part in the order of the sweep, then by memory.
+    pub(crate) parts: Vec<Part<'a>>,
+}
+
+/// One part, at one size.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    /// The switch that is off.
+    pub(crate) name: &'a str,
+    /// Boots with it off.
+    pub(crate) without: &'a Group<'a>,
+    /// Boots with everything on.
+    pub(crate) full: &'a Group<'a>,
+    /// Median time to init without it over that of the full set, if both have samples.
+    pub(crate) ratio: Option<f64>,
+    /// Where that ratio lies for all but [`CHANCE`], if there are samples enough.
+    pub(crate) interval: Option<Interval>,
+}
+
+/// What is known of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Boots take longer without it.
+    Gain,
+    /// They take less time without it.
+    Loss,
+    /// Neither is shown.
+    Unknown,
+}
+
+/// All sets of `groups` of which a part was switched off.
+pub(crate) fn sets<'a>(groups: &'a [Group<'a>]) -> Vec<Set<'a>> {
+    let pairs: Vec<_> =
+        groups.iter().filter_map(|without| Some((without, full_set(without.variant, groups)?))).collect();
+    let mut sets = Vec::new();
+    for block in blocks(pairs, |(_, full)| full.variant) {
+        let mut counts: Vec<_> = block.items.iter().map(|(_, full)| full.variant.cpus).collect();
+        counts.dedup();
+        for cpus in counts {
+            let of_count = block.items.iter().filter(|(_, full)| full.variant.cpus == cpus).copied().collect();
+            let parts = blocks(of_count, |(without, _)| without.variant).into_iter().flat_map(|block| block.items);
+            let title = format!("{}, {cpus} vCPU{}", block.title, if cpus == 1 { "" } else { "s" });
+            sets.push(Set { title, parts: parts.map(|(without, full)| Part::of(without, full)).collect() });
+        }
+    }
+    sets
+}
+
+/// The same variant with nothing switched off; none of one that has nothing switched off itself.
+fn full_set<'a>(variant: &Variant, groups: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
+    variant.without.as_ref()?;
+    let full = Variant { without: None, ..variant.clone() };
+    groups.iter().find(|group| *group.variant == full)
+}
+
+impl<'a> Part<'a> {
+    fn of(without: &'a Group<'a>, full: &'a Group<'a>) -> Self {
+        let resampled = Resampled::ratio_of_medians(&without.inits(), &full.inits());
+        let mut part = Self {
+            name: without.variant.without.as_deref().unwrap_or_default(),
+            without,
+            full,
+            ratio: resampled.as_ref().map(|resampled| resampled.ratio),
+            interval: None,
+        };
+        part.interval = resampled.filter(|_| part.n() >= LEAST).map(|resampled| resampled.interval(CHANCE));
+        part
+    }
+
+    /// The fewer samples of the two.
+    pub(crate) fn n(&self) -> usize {
+        self.without.samples.len().min(self.full.samples.len())
+    }
+
+    /// What the interval shows.
+    pub(crate) fn worth(&self) -> Worth {
+        match self.interval {
+            Some(interval) if interval.low > 1.0 => Worth::Gain,
+            Some(interval) if interval.high < 1.0 => Worth::Loss,
+            _ => Worth::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{GIB, sweep, variant};
+    use crate::results::groups;
+
+    #[test]
+    fn each_part_is_held_against_its_own_full_set() {
+        let without = |name: Option<&str>, gib| Variant {
+            without: name.map(str::to_owned),
+            ..variant("flatboot", "async", gib * GIB)
+        };
+        // Sizes and parts in no order, one part without a full set, and a mode of which nothing was switched off.
+        let variants = vec![
+            without(Some("b"), 64),
+            without(None, 64),
+            without(Some("a"), 64),
+            without(Some("b"), 1),
+            without(None, 1),
+            without(Some("a"), 256),
+            variant("flatboot", "parallel", GIB),
+        ];
+        let ms = [1500, 1000, 900, 2000, 2000, 1, 1];
+        let results = sweep(variants, 10, |variant, round| (ms[variant] * 1000 + u64::from(round)) * 1000);
+        let groups = groups(&results);
+        let sets = sets(&groups);
+        assert_eq!(sets.iter().map(|set| set.title.as_str()).collect::<Vec<_>>(), ["flatboot async, 2 vCPUs"]);
+        let seen: Vec<_> = sets[0]
+            .parts
+            .iter()
+            .map(|part| (part.name, part.without.variant.memory_bytes / GIB, part.worth()))
+            .collect();
+        assert_eq!(seen, [("b", 1, Worth::Unknown), ("b", 64, Worth::Gain), ("a", 64, Worth::Loss)]);
+        let ratio = sets[0].parts[1].ratio.unwrap();
+        assert!((ratio - 1.5).abs() < 0.001, "{ratio}");
+    }
+
+    #[test]
+    fn few_samples_show_nothing() {
+        let variants = [None, Some("a".to_owned())]
+            .map(|without| Variant { without, ..variant("flatboot", "async", GIB) })
+            .to_vec();
+        let results = sweep(variants, 5, |variant, _| [1_000, 9_000][variant]);
+        let groups = groups(&results);
+        let part = &sets(&groups)[0].parts[0];
+        assert_eq!((part.n(), part.interval, part.worth()), (5, None, Worth::Unknown));
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Promises that a sweep keeps: `flatboot-bench run` is run, and its results are judged.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, io};
+
+use super::outcome::{Outcome, Status};
+use super::promise::Bound;
+use super::samples::milliseconds;
+use crate::results::{self, Group, Results, ResultsError, groups};
+use crate::stats::{self, median};
+use crate::sweep::describe;
+use crate::terminal::bytes;
+
+/// What is promised of a sweep's results.
+#[derive(Debug)]
+pub struct SweepClaim {
+    /// What `flatboot-bench run` is told, besides the number of runs and the file.
+    pub arguments: &'static [&'static str],
+    /// What is read off the results, and what it must be.
+    pub measure: Measure,
+}
+
+/// What is read off a sweep's results.
+#[derive(Debug)]
+pub enum Measure {
+    /// Median time to init with the most memory over that with the least.
+    Growth(Bound),
+    /// Median host memory at init, in MiB, of the largest variant: at most so much.
+    HostMemory(u64),
+}
+
+/// There is nothing to judge.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SweepsError {
+    /// The sweep could not be run.
+    #[error("flatboot-bench run")]
+    Start(#[source] io::Error),
+    /// The sweep failed.
+    #[error("flatboot-bench run: {0}")]
+    Sweep(String),
+    /// Its results cannot be read.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// A claim is made of all boots or of none.
+    #[error("{variant}: {failed} of {all} boots failed, the last: {why}")]
+    Failed {
+        /// The variant.
+        variant: String,
+        /// Boots that did not reach init.
+        failed: usize,
+        /// Boots that count.
+        all: usize,
+        /// Why.
+        why: String,
+    },
+    /// The sweep does not have what is to be judged.
+    #[error("the sweep has no two sizes to compare")]
+    NoSizes,
+}
+
+/// Runs `flatboot-bench run` with `arguments` and `runs` rounds that count. The results stay in `out`.
+pub(super) fn run(arguments: &[&str], runs: usize, out: &Path) -> Result<Results, SweepsError> {
+    let own = env::current_exe().map_err(SweepsError::Start)?;
+    let mut command = Command::new(own);
+    command.arg("run").args(arguments).arg("--runs").arg(runs.to_string()).arg("--out").arg(out);
+    let output = command.stdin(Stdio::null()).output().map_err(SweepsError::Start)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
+        return Err(SweepsError::Sweep(format!("{}: {said}", output.status)));
+    }
+    Ok(results::load(out)?)
+}
+
+impl SweepClaim {
+    /// What the number must be, in words.
+    pub(super) fn bound(&self) -> String {
+        match self.measure {
+            Measure::Growth(bound) => bound.to_string(),
+            Measure::HostMemory(mib) => format!("at most {mib} MiB"),
+        }
+    }
+
+    /// Whether it holds of `results`.
+    pub(super) fn judge(&self, results: &Results) -> Result<Outcome, SweepsError> {
+        let mut groups = groups(results);
+        groups.sort_by_key(|group| group.variant.memory_bytes);
+        if let Some(group) = groups.iter().find(|group| group.failed > 0 || group.samples.is_empty()) {
+            return Err(failure(group));
+        }
+        let (Some(smallest), Some(largest)) = (groups.first(), groups.last()) else { return Err(SweepsError::NoSizes) };
+        let runs =
+            if largest.samples.len() == 1 { "1 run".to_owned() } else { format!("{} runs", largest.samples.len()) };
+        let (holds, measured) = match self.measure {
+            Measure::Growth(_) if groups.len() < 2 => return Err(SweepsError::NoSizes),
+            Measure::Growth(bound) => {
+                let (above, below) = (median(&largest.inits()), median(&smallest.inits()));
+                let ratio = above.zip(below).and_then(|(above, below)| stats::ratio(above, below)).unwrap_or(f64::NAN);
+                let of = milliseconds;
+                (bound.holds(ratio), format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(above), of(below)))
+            }
+            Measure::HostMemory(mib) => {
+                let taken = median(&largest.memory()).unwrap_or(u64::MAX);
+                (taken <= mib << 20, format!("{}  ({runs})", bytes(taken)))
+            }
+        };
+        let status = if holds { Status::Held } else { Status::Missed };
+        Ok(Outcome { status, measured, details: groups.iter().map(line).collect() })
+    }
+}
+
+fn failure(group: &Group<'_>) -> SweepsError {
+    SweepsError::Failed {
+        variant: describe(group.variant),
+        failed: group.failed,
+        all: group.failed + group.samples.len(),
+        why: group.last_failure.unwrap_or("there was none").to_owned(),
+    }
+}
+
+fn line(group: &Group<'_>) -> String {
+    let (inits, memory) = (group.inits(), group.memory());
+    format!(
+        "{}: {} boots, {} ms to init (median; {} to {}), {} of host memory",
+        describe(group.variant),
+        inits.len(),
+        milliseconds(median(&inits)),
+        milliseconds(inits.first().copied()),
+        milliseconds(inits.last().copied()),
+        median(&memory).map_or_else(|| "-".to_owned(), bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{GIB, sweep, variant};
+    use crate::results::End;
+
+    /// The larger of two sizes takes `times` hundredths of a second, the smaller 100 of them; 40 MiB each.
+    fn sizes(hundredths: u64) -> Results {
+        // The larger one first: it is not the order that counts.
+        let variants = [256, 1].map(|gib| variant("flatboot", "async", gib * GIB)).to_vec();
+        sweep(variants, 3, |variant, round| match (variant, round) {
+            (_, 0) => 1,
+            (0, _) => hundredths * 10_000_000,
+            _ => 1_000_000_000,
+        })
+    }
+
+    fn judged(measure: Measure, results: &Results) -> Outcome {
+        SweepClaim { arguments: &[], measure }.judge(results).unwrap()
+    }
+
+    #[test]
+    fn growth_is_that_of_the_largest_over_the_smallest() {
+        let outcome = judged(Measure::Growth(Bound::AtMost(1.1)), &sizes(110));
+        assert_eq!(
+            (outcome.status, outcome.measured.as_str()),
+            (Status::Held, "1.10 ×  (1100.00 / 1000.00 ms, 3 runs)")
+        );
+        assert_eq!(judged(Measure::Growth(Bound::AtMost(1.1)), &sizes(111)).status, Status::Missed);
+    }
+
+    #[test]
+    fn host_memory_is_held_to_its_bound() {
+        let outcome = judged(Measure::HostMemory(40), &sizes(100));
+        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "40.0 MiB  (3 runs)"));
+        assert_eq!(judged(Measure::HostMemory(39), &sizes(100)).status, Status::Missed);
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_boots_that_failed() {
+        let claim = SweepClaim { arguments: &[], measure: Measure::Growth(Bound::AtMost(9.0)) };
+        let mut broken = sizes(100);
+        broken.boots[4].end = End::Failed { why: "no init".to_owned(), console: Vec::new() };
+        let error = claim.judge(&broken).unwrap_err().to_string();
+        assert_eq!(error, "flatboot async, 256 GiB, 2 vCPUs: 1 of 3 boots failed, the last: no init");
+        let one = sweep(vec![variant("flatboot", "async", GIB)], 1, |_, _| 1);
+        assert!(matches!(claim.judge(&one), Err(SweepsError::NoSizes)));
+    }
+}
