@@ -8,6 +8,17 @@
 //! | `alloc` | every page that can be had was written, and read back with its own value | `pages`, `wrong` |
 //! | `settle` or `settle=SECONDS` | the kernel has nothing left to fill, and has said so by its mark; waits for it, 600 s unless told otherwise | `deferred_kib`, `nodes`: lines of `memmap_nodes` |
 //! | `take=N%` | N % of MemTotal was written to, a word a page, on all CPUs at once | `pages`, `threads`, `ns` |
+//! | `hog=95%`, `hog=512M` | all CPUs took that much of what is available, found it zero, and read back what they wrote; meanwhile the kernel's counts made sense | `pages`, `not_zero`, `wrong`, `complaints`, `deferred_first_kib`, `deferred_last_kib`, `deferred_falls`, `reclaimed_early` |
+//! | `storm=80%` | the same amid connections, programs, drops of caches, compaction, walks and reads of /dev/vda, none of which failed | `pages`, `not_zero`, `wrong`, and how often each of these |
+//! | `walk` | all that shows every page can be read, and agrees with what is deferred | `complaints`, `frames`, `no_page`, `deferred_before_kib`, `deferred_after_kib` |
+//! | `thp` | from now on memory is taken as huge pages | `enabled` |
+//! | `hugepages=2048:64` | the pool of pages of 2048 KiB has 64, all free; they are given back | `pages`, `free`, `left` |
+//! | `hugetlb=80%` | a pool of that size can be made, is zero, and can be given back | `wanted`, `got`, `not_zero`, `left` |
+//! | `memmap` | debugfs says how the memmap is filled | `nodes`: as in `memmap_nodes` |
+//! | `filled=60` | it is filled within 60 seconds | the same |
+//! | `verify` | the kernel finds its own memmap sound, if it can tell | `present`, `lines` |
+//! | `lists` | the free lists can be read, after caches were dropped and memory was compacted | `orders`, `pages`, `per_cpu_pages` |
+//! | `calm` | no line of the kernel log says that something broke | `lines` |
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
@@ -20,7 +31,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{devices, fill, kernel, memory, report};
+use crate::{buddy, devices, fill, hog, hugetlb, kernel, memmap, memory, report, storm, walk};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
 pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
@@ -45,10 +56,21 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "vmstat" => memory::vmstat(),
         "settle" => fill::settle(argument),
         "take" => fill::take(needed("N%")?),
+        "hog" => hog::hog(needed("AMOUNT")?),
+        "storm" => storm::storm(needed("AMOUNT")?),
+        "walk" => walk::walk(),
+        "lists" => buddy::lists(),
+        "thp" => hugetlb::transparent(),
+        "hugepages" => hugetlb::pool(needed("SIZE_KIB:COUNT")?),
+        "hugetlb" => hugetlb::grow(needed("AMOUNT")?),
+        "memmap" => memmap::nodes(),
+        "filled" => memmap::filled(needed("SECONDS")?),
+        "verify" => memmap::verify(),
         "cpus" => kernel::cpus(needed("N")?),
         "handoff" => kernel::handoff(),
         "dmesg" => kernel::dmesg(needed("TEXT")?, true),
         "nodmesg" => kernel::dmesg(needed("TEXT")?, false),
+        "calm" => kernel::calm(),
         "uname" => kernel::uname(),
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),

@@ -61,6 +61,27 @@ pub(crate) fn dmesg(text: &str, wanted: bool) -> Outcome {
     Ok(((count > 0) == wanted, fields([("count", count.into()), ("lines", Value::Array(lines))])))
 }
 
+/// What the kernel says when something broke.
+const ALARMS: [&str; 8] = [
+    "BUG",
+    "WARNING:",
+    "Oops",
+    "Bad page",
+    "page allocation failure",
+    "Out of memory",
+    "blocked for more than",
+    "rcu: INFO",
+];
+/// Emulated processors that offer no compact state are warned about, and are none of our business.
+const NO_ALARM: &str = "arch/x86/kernel/fpu/xstate.c";
+
+/// No line of the kernel log is one of [`ALARMS`].
+pub(crate) fn calm() -> Outcome {
+    let alarming = |line: &String| ALARMS.iter().any(|alarm| line.contains(alarm)) && !line.contains(NO_ALARM);
+    let lines: Vec<Value> = kernel_log()?.into_iter().filter(alarming).take(SHOWN_LINES).map(Value::String).collect();
+    Ok((lines.is_empty(), fields([("lines", Value::Array(lines))])))
+}
+
 /// Every message so far. /dev/kmsg gives one record a read: "level,sequence,microseconds,flags;text\n".
 fn kernel_log() -> Result<Vec<String>, String> {
     let failed = |error| format!("/dev/kmsg: {error}");

@@ -13,15 +13,23 @@
 //! After the checks it reports mark 0x61 if all passed, else 0x62. It runs on unmodified kernels too: a file that is
 //! missing is reported, and fails only a check that is about that file.
 
+mod buddy;
 mod checks;
 mod cmdline;
 mod devices;
 mod end;
 mod files;
 mod fill;
+mod hog;
+mod hugetlb;
 mod kernel;
+mod loopback;
+mod memmap;
 mod memory;
 mod report;
+mod storm;
+mod walk;
+mod watch;
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks of memory: what the kernel counts, and whether it is really there.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::checks::{Outcome, fields};
@@ -25,9 +27,48 @@ pub(crate) fn meminfo() -> Outcome {
     Ok((!fields["total_kib"].is_null(), fields))
 }
 
+/// KiB of a line of /proc/meminfo.
 pub(crate) fn meminfo_kib(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().trim_end_matches("kB").trim_end().parse().ok()
+}
+
+/// KiB of a line of a node's meminfo, where every line starts with `Node N `.
+pub(crate) fn node_meminfo_kib(meminfo: &str, name: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| meminfo_kib(line.splitn(3, ' ').nth(2)?, name))
+}
+
+/// The sum of all lines of /proc/vmstat whose name is, or begins with, `name`.
+pub(crate) fn vmstat_sum(vmstat: &str, name: &str) -> u64 {
+    let lines = vmstat.lines().filter(|line| line.starts_with(name));
+    lines.filter_map(|line| line.split_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
+/// Has the kernel drop its caches, then merge what is free into blocks as large as can be.
+pub(crate) fn drop_and_compact() -> Result<(), String> {
+    // 4: drops are not logged from now on.
+    for (file, value) in [("drop_caches", "4"), ("drop_caches", "3"), ("compact_memory", "1")] {
+        let path = format!("/proc/sys/vm/{file}");
+        fs::write(&path, value).map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// An amount of memory in KiB: `N%` of what is available now, or `NM` (MiB).
+pub(crate) fn amount_kib(amount: &str) -> Result<u64, String> {
+    let wrong = || format!("{amount:?}: expected an amount such as 95% or 512M");
+    let (number, unit) = amount.split_at_checked(amount.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    match unit {
+        "M" => Ok(number << 10),
+        "%" => Ok(available_kib()? * number / 100),
+        _ => Err(wrong()),
+    }
+}
+
+fn available_kib() -> Result<u64, String> {
+    let available = meminfo_kib(&files::text("/proc/meminfo")?, "MemAvailable");
+    available.ok_or_else(|| "/proc/meminfo: no MemAvailable".to_owned())
 }
 
 /// `{node, zone, spanned, present, managed, free, start_pfn}`, in pages, of each zone that spans any.
@@ -196,6 +237,18 @@ Node 1, zone   Normal
         let text = "MemTotal:        1000 kB\nMemFree:  12 kB\n";
         assert_eq!(meminfo_kib(text, "MemFree"), Some(12));
         assert_eq!(meminfo_kib(text, "MemDeferred"), None);
+        let node = "Node 0 MemTotal:        996 kB\nNode 0 MemFree:          12 kB\n";
+        assert_eq!(node_meminfo_kib(node, "MemFree"), Some(12));
+        assert_eq!(node_meminfo_kib(node, "MemDeferred"), None);
+    }
+
+    #[test]
+    fn amounts() {
+        assert_eq!(amount_kib("12M"), Ok(12 << 10));
+        assert!(amount_kib("50%").is_ok_and(|kib| kib > 0));
+        for wrong in ["", "%", "5", "5G", "-5M", "M", "5€"] {
+            assert!(amount_kib(wrong).is_err_and(|error| error.contains("expected")), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod vm {
     pub(crate) mod endings;
     pub(crate) mod handoff;
     pub(crate) mod lab;
+    pub(crate) mod memmap;
     pub(crate) mod sweep;
 }
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     trials.extend(vm::handoff::corrupted().map(|(name, table)| {
         Trial::test(format!("handoff::ignored::{name}"), move || vm::handoff::is_ignored(Lab::get()?, &table))
     }));
+    trials.extend(vm::memmap::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
     conclusion.exit_code()

@@ -182,6 +182,12 @@ pub const PROMISES: &[Promise] = &[
         proof: Proof::Script("guest-kernel/check-fast-path.sh"),
     },
     tests(
+        "memmap",
+        Section::Behaviour,
+        "in every mode of `memmap_init=` all memory can be taken at once, under storms of other work, as huge pages and with holes; pages are right, counts agree, and all is what it is with `parallel`",
+        &["--release", "--test", "vm", "memmap::"],
+    ),
+    tests(
         "hostile-guest",
         Section::Behaviour,
         "no guest input makes a device panic, loop or leave guest memory",

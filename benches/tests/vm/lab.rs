@@ -77,7 +77,7 @@ impl Lab {
         if self.door.kvm() == Kvm::Real || ended.outcome.code != TRIPLE_FAULT {
             return Ok(ended);
         }
-        let said = describe(guest, &ended, &self.flatboot);
+        let said = self.describe(guest, &ended);
         eprintln!("NOTE: a triple fault in the emulated KVM host; this guest is booted once more. It was:");
         eprintln!("{}", said.message().unwrap_or_default());
         self.run_once(guest)
@@ -96,7 +96,7 @@ impl Lab {
     /// Runs `guest` and requires that it passed all its checks and powered off.
     pub(crate) fn passes(&self, guest: &Guest) -> Result<Ended, Failed> {
         let ended = self.run(guest)?;
-        if ended.passed() { Ok(ended) } else { Err(describe(guest, &ended, &self.flatboot)) }
+        if ended.passed() { Ok(ended) } else { Err(self.describe(guest, &ended)) }
     }
 
     /// Runs `guest` and requires that flatboot exits with `code` and says `words` in its last line.
@@ -107,7 +107,17 @@ impl Lab {
             return Ok(ended);
         }
         let wanted = format!("expected exit code {code} and {words:?}\n");
-        Err((wanted + describe(guest, &ended, &self.flatboot).message().unwrap_or_default()).into())
+        Err((wanted + self.describe(guest, &ended).message().unwrap_or_default()).into())
+    }
+
+    /// Whether guests run in the emulated KVM host.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.door.kvm() == Kvm::Emulated
+    }
+
+    /// The command line and the last lines of what a guest and its VMM said.
+    pub(crate) fn describe(&self, guest: &Guest, ended: &Ended) -> Failed {
+        describe(guest, ended, &self.flatboot)
     }
 
     /// A host that failed is replaced at the next use.
