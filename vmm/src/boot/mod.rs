@@ -104,10 +104,12 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
     timeline.phase("boot tables written");
 
     probing.finish()?;
+    // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not there
+    // to power off.
+    prefaulting.finish()?;
     signals::listen(machine.power_button, config.shutdown_timeout, sink.clone()).map_err(BootError::Signals)?;
     let _raw = machine.input.start()?;
     waiting.until_ready()?;
-    prefaulting.finish()?;
     // Nothing but the guest can fail from here on: now what the file held may go.
     machine.serial_output.map(OutputFile::commit).transpose()?;
     waiting.release(image.entry())?;

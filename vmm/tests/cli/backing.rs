@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use flatboot::memory::guest::{self, Backing};
+use flatboot::memory::{GpaRange, HostPages, Prefault, prefault};
 use libtest_mimic::{Failed, Trial};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
 use crate::FLATBOOT;
 use crate::host::{Host, Needs};
@@ -49,13 +52,42 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         ("-v 1000000", "size=1G,shared=on,prefault=on", "see ulimit -v and vm.overcommit_memory: …"),
         ("-f 1000", "size=1G,shared=on", "see ulimit -f: File too large (os error 27)"),
     ];
+    let pools = [(HostPages::Huge2M, 64), (HostPages::Huge1G, 1)].into_iter().flat_map(|(pages, count)| {
+        [false, true].map(|shared| {
+            let (kib, kind) = (pages.bytes() >> 10, if shared { "shared" } else { "private" });
+            let name = format!("{count} {kind} pages of {kib} KiB are backed and written to");
+            // The process keeps the pages of both kinds.
+            let ignored = host.skips(&name, Needs::HugePages(2 * count, kib));
+            Trial::test(name, move || huge_pages(Backing { pages, shared }, count)).with_ignored_flag(ignored)
+        })
+    });
     limits
         .map(|(limit, memory, line)| {
             let name = format!("--memory {memory} under ulimit {limit}");
             let ignored = host.skips(&name, Needs::OpenKvm);
             Trial::test(name, move || limited(limit, memory, line)).with_ignored_flag(ignored)
         })
-        .into()
+        .into_iter()
+        .chain(pools)
+        .collect()
+}
+
+/// `count` of the pool's pages, above 4 GiB.
+fn huge_pages(backing: Backing, count: u64) -> Result<(), Failed> {
+    let slots = [GpaRange::of(1 << 32, backing.pages.bytes() * count)];
+    let memory = guest::map(&slots, backing)?;
+    let prefaulting = prefault::start(&memory, &slots, backing.pages, Prefault::All, || ())?;
+    prefaulting.finish()?;
+    for slot in slots {
+        for at in [slot.start(), slot.end() - 8] {
+            assert_eq!(memory.read_obj::<u64>(GuestAddress(at))?, 0);
+            memory.write_obj(at, GuestAddress(at))?;
+            assert_eq!(memory.read_obj::<u64>(GuestAddress(at))?, at);
+        }
+        let address = memory.get_host_address(GuestAddress(slot.start()))? as u64;
+        assert!(address.is_multiple_of(backing.pages.bytes()), "KVM cannot map {address:#x} by such pages");
+    }
+    Ok(())
 }
 
 fn limited(limit: &str, memory: &str, line: &str) -> Result<(), Failed> {

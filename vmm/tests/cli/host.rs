@@ -30,6 +30,8 @@ pub(crate) enum Needs {
     UnusableKvm,
     /// A /dev/kvm that opens.
     OpenKvm,
+    /// That many free pages of that many KiB in a pool of huge pages.
+    HugePages(u64, u64),
 }
 
 /// What this host has; each `Err` says what is missing.
@@ -85,13 +87,14 @@ impl Host {
             Needs::OpenKvm => (!opens).then(|| format!("KVM does not open here: {}", self.check)),
             Needs::UnusableKvm if self.check["usable"] == true => Some("this host's KVM runs guests".to_owned()),
             Needs::UnusableKvm => self.lacks(Needs::OpenKvm),
+            Needs::HugePages(pages, kib) => no_huge_pages(pages, kib),
         }
     }
 
     /// flatboot, to be given its arguments.
     pub(crate) fn command(&self, needs: Needs) -> Option<Command> {
         Some(match needs {
-            Needs::Nothing | Needs::UnusableKvm | Needs::OpenKvm => Command::new(FLATBOOT),
+            Needs::Nothing | Needs::UnusableKvm | Needs::OpenKvm | Needs::HugePages(..) => Command::new(FLATBOOT),
             Needs::Unprivileged => {
                 let mut command = Command::new(self.unprivileged.as_ref().ok()?);
                 if self.root {
@@ -114,6 +117,13 @@ impl Host {
         command.args(*self.namespace.as_ref().ok()?).args(["sh", "-c", &script, "sh"]).arg(program);
         Some(command)
     }
+}
+
+/// What is missing for `pages` pages of `kib` KiB.
+fn no_huge_pages(pages: u64, kib: u64) -> Option<String> {
+    let file = format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages");
+    let free: u64 = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    (free < pages).then(|| format!("{file} is {free}, {pages} are needed"))
 }
 
 /// Whether permissions do not bind this process.
