@@ -29,7 +29,7 @@ static struct memblock_region test_reserved[PAGES];
 static void *allocs[MAX_ALLOCS];	/* to be freed with the round */
 static unsigned int nr_allocs;
 static bool ragged;			/* free ranges end within pages */
-static bool elsewhere;			/* nodes have memory for each other */
+static bool elsewhere;			/* a node may have memory for another one's plan */
 static long checks;
 static int test_round;
 
@@ -38,6 +38,7 @@ static unsigned long max_low_pfn;
 
 #define NODE_DATA(nid)			(&test_nodes[nid])
 #define N_MEMORY			0
+#define num_node_state(s)		NODES
 #define for_each_node_state(nid, s)	for (nid = (s); nid < NODES; nid++)
 #define for_each_online_node(nid)	for_each_node_state(nid, N_MEMORY)
 #define __pfn_to_section(pfn)		(&test_sections[((pfn) - base_pfn) / PAGES_PER_SECTION])
@@ -287,6 +288,7 @@ static void random_memory(void)
 	random_table();
 	list_reserved();
 	ragged = random_below(2);
+	elsewhere = random_below(2);
 	for (i = 0; i < SECTIONS; i++)
 		test_sections[i].section_mem_map = SECTION_IS_ONLINE;
 }
