@@ -2,7 +2,8 @@
 /*
  * The kernel's own mm/memmap_handoff.c, compiled for user space and given good,
  * damaged and random tables. Sanitizers watch over it; this file checks what it
- * logs, and that it leaves nothing reserved or allocated behind.
+ * logs, that it leaves nothing reserved or allocated behind but what was asked
+ * for, and that no memory is said to be zero that may not be.
  */
 #include "kernel_stubs.h"
 #include <stdarg.h>
@@ -12,19 +13,25 @@
 #define MIB (1ULL << 20)
 #define TABLE_AT (512 * MIB)
 
-struct test_memblock memblock;
+/* What a table may have reserved: itself and each arena. */
+static struct memblock_region reserved[1 + MEMMAP_HANDOFF_MAX_ARENAS];
+struct test_range { u64 start, end; int nid; };
+struct test_memblock memblock = { .reserved.regions = reserved };
 /* Two nodes: 3 GiB below 4 GiB and 4 GiB above, and 4 GiB from 16 GiB. */
-struct test_range test_ram[] = {
+static const struct test_range test_ram[] = {
 	{ 0, 640 << 10, 0 },
 	{ MIB, 3 * GIB, 0 },
 	{ 4 * GIB, 8 * GIB, 0 },
 	{ 16 * GIB, 20 * GIB, 1 },
 };
-int test_nr_ram = 4;
+static const int test_nr_ram = ARRAY_SIZE(test_ram);
 
 static u8 blob[MAX_TABLE_SIZE + 64];	/* what lies in memory at TABLE_AT */
-static char logged[256];
-static int log_lines, checks, reservations, copies;
+static char logged[256], logged_arena[256];
+static int log_lines, arena_lines, checks, copies;
+static bool slab_is_up;
+/* Memory in use beside the kernel, which the tables of a test know nothing of. */
+static struct test_range in_use;
 
 #define CHECK(cond) do {						\
 	checks++;							\
@@ -35,14 +42,17 @@ static int log_lines, checks, reservations, copies;
 	}								\
 } while (0)
 
+/* Arenas that cannot be had are lines of their own, of which there may be many. */
 void test_log(const char *fmt, ...)
 {
+	bool arena = strstr(fmt, "is in use, and not used");
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(logged, sizeof(logged), fmt, args);
+	vsnprintf(arena ? logged_arena : logged, sizeof(logged), fmt, args);
 	va_end(args);
-	log_lines++;
+	log_lines += !arena;
+	arena_lines += arena;
 }
 
 u32 __crc32c_le(u32 crc, const u8 *p, size_t len)
@@ -80,15 +90,40 @@ void memblock_free(void *p, size_t size)
 	free(p);
 }
 
+/* What the kernel does with the copy's original, which a later kernel must not find. */
+void *early_memremap(phys_addr_t addr, unsigned long size)
+{
+	CHECK(addr == TABLE_AT && size <= sizeof(blob));
+	return blob;
+}
+
+void early_memunmap(void *p, unsigned long size)
+{
+	CHECK(p == blob);
+}
+
+bool slab_is_available(void)
+{
+	return slab_is_up;
+}
+
 int memblock_reserve(phys_addr_t base, phys_addr_t size)
 {
-	reservations++;
+	CHECK(memblock.reserved.cnt < ARRAY_SIZE(reserved));
+	reserved[memblock.reserved.cnt++] = (struct memblock_region) { base, size };
 	return 0;
 }
 
+/* Only ever just what was reserved. Memblock tells that memory is no longer new. */
 int memblock_phys_free(phys_addr_t base, phys_addr_t size)
 {
-	reservations--;
+	unsigned long i = 0;
+
+	while (i < memblock.reserved.cnt && (reserved[i].base != base || reserved[i].size != size))
+		i++;
+	CHECK(i < memblock.reserved.cnt);
+	reserved[i] = reserved[--memblock.reserved.cnt];
+	memmap_handoff_used(base, size);
 	return 0;
 }
 
@@ -97,10 +132,20 @@ bool memblock_is_region_reserved(phys_addr_t base, phys_addr_t size)
 	return false;
 }
 
+static bool overlap(u64 a, u64 a_end, u64 b, u64 b_end)
+{
+	return a < b_end && b < a_end;
+}
+
 bool memblock_overlaps_region(struct memblock_type *type, phys_addr_t base,
 			      phys_addr_t size)
 {
-	return base < 17 * MIB && base + size > 16 * MIB;	/* the kernel */
+	CHECK(type == &memblock.reserved);
+	for (unsigned long i = 0; i < type->cnt; i++)
+		if (overlap(base, base + size, reserved[i].base, reserved[i].base + reserved[i].size))
+			return true;
+	return overlap(base, base + size, 16 * MIB, 17 * MIB) ||	/* the kernel */
+	       overlap(base, base + size, in_use.start, in_use.end);
 }
 
 bool node_online(int nid)
@@ -113,6 +158,28 @@ static bool is_ram(u64 start, u64 end)
 	for (int i = 0; i < test_nr_ram; i++)
 		if (start >= test_ram[i].start && end <= test_ram[i].end)
 			return start < end;
+	return false;
+}
+
+bool memblock_is_region_memory(phys_addr_t base, phys_addr_t size)
+{
+	return is_ram(base, base + size);
+}
+
+bool test_next_ram(u64 *i, int node, unsigned long *start_pfn,
+		   unsigned long *end_pfn, int *nid)
+{
+	for (; *i < (u64)test_nr_ram; ++*i) {
+		const struct test_range *r = &test_ram[*i];
+
+		if (node != MAX_NUMNODES && node != r->nid)
+			continue;
+		*start_pfn = PHYS_PFN(r->start);
+		*end_pfn = PHYS_PFN(r->end);
+		*nid = r->nid;
+		++*i;
+		return true;
+	}
 	return false;
 }
 
@@ -155,25 +222,46 @@ static void good_table(void)
 	seal();
 }
 
-static void boot(u64 addr, u64 size)
+static int arenas_left(void)
+{
+	int left = 0, i;
+
+	for_each_set_bit(i, free_arenas, MEMMAP_HANDOFF_MAX_ARENAS)
+		left++;
+	return left;
+}
+
+/* As after a reset, but for what is in memory. */
+static void forget(void)
 {
 	free(handoff);
 	handoff = NULL;
 	table_size = 0;
 	table_reserved = false;
-	log_lines = reservations = copies = 0;
-	logged[0] = 0;
+	memset(free_arenas, 0, sizeof(free_arenas));
+	nr_dirty = 0;
+	memblock.reserved.cnt = 0;
+	log_lines = arena_lines = copies = 0;
+	logged[0] = logged_arena[0] = 0;
+}
 
+/* Only arenas stay reserved: all of those that nobody else uses. */
+static void boot(u64 addr, u64 size)
+{
+	forget();
 	memmap_handoff_found(addr, size);
 	memmap_handoff_reserve(is_ram);
 	memmap_handoff_init(is_ram);
 
 	/* A table of no size is no table. Else there is one line, either way. */
 	CHECK(log_lines == (size ? 1 : 0));
-	CHECK(reservations == 0);
+	CHECK((int)memblock.reserved.cnt == arenas_left());
+	CHECK(arenas_left() + arena_lines == (handoff ? (int)handoff->arena_count : 0));
 	CHECK(copies == (handoff ? 1 : 0));
 	CHECK(handoff || !size || strstr(logged, "memmap_handoff: ignored: "));
 	CHECK((memmap_handoff_nr_regions() > 0) == !!handoff);
+	/* The next kernel must not find it. */
+	CHECK(!handoff || header->magic == 0);
 }
 
 static void expect_ignored(const char *why)
@@ -201,6 +289,7 @@ static void test_good(void)
 	memmap_handoff_get_region(3, &r);
 	CHECK(r.base == 16 * GIB && r.length == 4 * GIB && r.nid == 1 && r.flags == 6);
 
+	good_table();
 	boot(TABLE_AT, header->length);		/* a setup_data node is as long */
 	CHECK(handoff);
 }
@@ -268,7 +357,7 @@ static void test_places(void)
 	};
 
 	good_table();
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		boot(places[i], MAX_TABLE_SIZE);
 		CHECK(!handoff);
 	}
@@ -277,9 +366,7 @@ static void test_places(void)
 		CHECK(!handoff);
 	}
 	/* Not a number, too long a number, nothing at all. */
-	free(handoff);
-	handoff = NULL;
-	table_size = 0;
+	forget();
 	test_early_param("0xzz");
 	CHECK(strstr(logged, "'0xzz' is not") && !table_size);
 	test_early_param("11112222333344445");
@@ -288,6 +375,213 @@ static void test_places(void)
 	CHECK(strstr(logged, "'' is not") && !table_size);
 	test_early_param("0x20000000");
 	CHECK(table_addr == TABLE_AT && table_size == MAX_TABLE_SIZE);
+}
+
+/* Three arenas of node 0 in two regions, and one of node 1 between no others. */
+static void arena_table(void)
+{
+	good_table();
+	header->arena_count = 4;
+	*arena(0) = (struct memmap_handoff_arena) { 4 * GIB, 64 * MIB, 0, 0, 0 };
+	*arena(1) = (struct memmap_handoff_arena) { 5 * GIB, 2 * MIB, 0, 0, 0 };
+	*arena(2) = (struct memmap_handoff_arena) { 7 * GIB, 32 * MIB, 0, 0, 0 };
+	*arena(3) = (struct memmap_handoff_arena) { 16 * GIB, 64 * MIB, 1, 0, 0 };
+	seal();
+}
+
+static void expect_arena(int nid, u64 base, u64 length)
+{
+	unsigned long size = 0;
+	void *p = memmap_handoff_take_arena(nid, &size);
+
+	CHECK((u64)(uintptr_t)p == base);
+	CHECK(size == length);
+}
+
+/* Taken in order, each once, by its own node; the rest is free memory again. */
+static void test_take_arenas(void)
+{
+	arena_table();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(arenas_left() == 4);
+	expect_arena(0, 4 * GIB, 64 * MIB);
+	expect_arena(1, 16 * GIB, 64 * MIB);
+	expect_arena(1, 0, 0);
+	expect_arena(2, 0, 0);
+	expect_arena(0, 5 * GIB, 2 * MIB);
+	CHECK(arenas_left() == 1);
+
+	memmap_handoff_free_arenas();
+	CHECK(memblock.reserved.cnt == 3);
+	CHECK(memblock_overlaps_region(&memblock.reserved, 4 * GIB, 64 * MIB));
+	CHECK(memblock_overlaps_region(&memblock.reserved, 16 * GIB, 64 * MIB));
+	CHECK(memblock_overlaps_region(&memblock.reserved, 5 * GIB, 2 * MIB));
+	CHECK(!memblock_overlaps_region(&memblock.reserved, 7 * GIB, 32 * MIB));
+	expect_arena(0, 0, 0);
+	memmap_handoff_free_arenas();
+	CHECK(memblock.reserved.cnt == 3);
+}
+
+/* Without a table there is nothing to take, nor to free. */
+static void test_no_arenas(void)
+{
+	boot(TABLE_AT, 0);
+	expect_arena(0, 0, 0);
+	memmap_handoff_free_arenas();
+	CHECK(memblock.reserved.cnt == 0);
+}
+
+/* Memory that is in use, if only a page of it, is no arena, and stays in use. */
+static void test_arenas_in_use(void)
+{
+	static const u64 places[] = { 5 * GIB - 4096, 5 * GIB, 5 * GIB + 2 * MIB - 4096, 5 * GIB + 2 * MIB };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		bool hit = i == 1 || i == 2;
+
+		in_use = (struct test_range) { places[i], places[i] + 4096 };
+		arena_table();
+		boot(TABLE_AT, MAX_TABLE_SIZE);
+		CHECK(arena_lines == hit && arenas_left() == 4 - hit);
+		CHECK(!hit || strstr(logged_arena, "arena 1 is in use"));
+		expect_arena(0, 4 * GIB, 64 * MIB);
+		if (!hit)
+			expect_arena(0, 5 * GIB, 2 * MIB);
+		expect_arena(0, 7 * GIB, 32 * MIB);
+		memmap_handoff_free_arenas();
+		CHECK((int)memblock.reserved.cnt == (hit ? 2 : 3));
+	}
+	in_use = (struct test_range) { 0 };
+
+	/* The table itself may be where an arena is. */
+	arena_table();
+	*arena(0) = (struct memmap_handoff_arena) { TABLE_AT, 2 * MIB, 0, 0, 0 };
+	seal();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff && arena_lines == 1 && strstr(logged_arena, "arena 0 is in use"));
+	expect_arena(0, 5 * GIB, 2 * MIB);
+}
+
+/* Region 1, [4 GiB, 6 GiB), is the one that is zero; region 3 is made so, too. */
+static void boot_zeroed(void)
+{
+	good_table();
+	header->arena_count = 0;
+	region(3)->flags |= MEMMAP_HANDOFF_REGION_ZEROED;
+	seal();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff);
+}
+
+static void test_zeroed(void)
+{
+	forget();
+	CHECK(!memmap_handoff_zeroed(4 * GIB, 4096));
+
+	boot_zeroed();
+	CHECK(memmap_handoff_zeroed(4 * GIB, 2 * GIB));
+	CHECK(memmap_handoff_zeroed(6 * GIB - 1, 1));
+	CHECK(memmap_handoff_zeroed(16 * GIB, 4 * GIB));
+	/* Another region, the end of one and the begin of the next, no region. */
+	CHECK(!memmap_handoff_zeroed(2 * GIB, 4096));
+	CHECK(!memmap_handoff_zeroed(6 * GIB, 4096));
+	CHECK(!memmap_handoff_zeroed(6 * GIB - 4096, 8192));
+	CHECK(!memmap_handoff_zeroed(4 * GIB - 1, 2));
+	CHECK(!memmap_handoff_zeroed(12 * GIB, 4096));
+	CHECK(!memmap_handoff_zeroed(20 * GIB - 1, 2));
+}
+
+/* What has been used is not zero any more, to the byte. */
+static void test_used(void)
+{
+	const u64 base = 5 * GIB, size = 12345;
+
+	boot_zeroed();
+	memmap_handoff_used(base, size);
+	CHECK(!memmap_handoff_zeroed(base, size));
+	CHECK(!memmap_handoff_zeroed(base, 1));
+	CHECK(!memmap_handoff_zeroed(base + size - 1, 1));
+	CHECK(!memmap_handoff_zeroed(base - 1, 2));
+	CHECK(!memmap_handoff_zeroed(4 * GIB, 2 * GIB));
+	CHECK(memmap_handoff_zeroed(base - 4096, 4096));
+	CHECK(memmap_handoff_zeroed(base + size, 4096));
+
+	/* Used before there was a table counts, too. */
+	forget();
+	memmap_handoff_used(4 * GIB, 4096);
+	good_table();
+	memmap_handoff_found(TABLE_AT, MAX_TABLE_SIZE);
+	memmap_handoff_reserve(is_ram);
+	memmap_handoff_init(is_ram);
+	CHECK(handoff && !memmap_handoff_zeroed(4 * GIB, 4096));
+	CHECK(memmap_handoff_zeroed(4 * GIB + 4096, 4096));
+
+	/* A table that is given back had been used; so has an arena. */
+	good_table();
+	region(0)->flags |= MEMMAP_HANDOFF_REGION_ZEROED;
+	seal();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(!memmap_handoff_zeroed(TABLE_AT, 1));
+	CHECK(memmap_handoff_zeroed(TABLE_AT + MIB, 4096));
+	memmap_handoff_free_arenas();
+	CHECK(!memmap_handoff_zeroed(4 * GIB, 4096));
+	CHECK(memmap_handoff_zeroed(4 * GIB + 64 * MIB, 4096));
+
+	/* Memory of the page allocator is none of its business. */
+	boot_zeroed();
+	slab_is_up = true;
+	memmap_handoff_used(4 * GIB, 4096);
+	slab_is_up = false;
+	CHECK(memmap_handoff_zeroed(4 * GIB, 4096));
+}
+
+/* Pieces that touch take one entry, however many they are, from either side. */
+static void test_used_merges(void)
+{
+	boot_zeroed();
+	nr_dirty = 0;
+	for (int i = 0; i < 1000; i++) {
+		memmap_handoff_used(5 * GIB + i * 4096, 4096);
+		memmap_handoff_used(5 * GIB - (i + 1) * 4096, 4096);
+	}
+	CHECK(nr_dirty == 1);
+	CHECK(memmap_handoff_zeroed(5 * GIB - 1001 * 4096, 4096));
+	CHECK(!memmap_handoff_zeroed(5 * GIB - 1000 * 4096, 1));
+	CHECK(!memmap_handoff_zeroed(5 * GIB + 1000 * 4096 - 1, 1));
+	CHECK(memmap_handoff_zeroed(5 * GIB + 1000 * 4096, 4096));
+}
+
+static u64 random64(void);
+
+/* However much is used, in whatever order: no used byte is ever said to be zero. */
+static void test_used_random(int rounds)
+{
+	static u8 was_used[2 * GIB / MIB];
+	long zeroed = 0;
+
+	for (int i = 0; i < rounds; i++) {
+		int pieces = random64() % 200;
+
+		boot_zeroed();
+		memset(was_used, 0, sizeof(was_used));
+		while (pieces--) {
+			u64 page = random64() % sizeof(was_used);
+			u64 size = 1 + random64() % min(sizeof(was_used) - page, 4);
+
+			memmap_handoff_used(4 * GIB + page * MIB, size * MIB);
+			memset(was_used + page, 1, size);
+			CHECK(nr_dirty <= ARRAY_SIZE(dirty));
+		}
+		for (size_t page = 0; page < sizeof(was_used); page++) {
+			bool zero = memmap_handoff_zeroed(4 * GIB + page * MIB, MIB);
+
+			CHECK(!zero || !was_used[page]);
+			zeroed += zero;
+			/* While there is room, it is exact. */
+			CHECK(zero || was_used[page] || nr_dirty == ARRAY_SIZE(dirty));
+		}
+	}
+	CHECK(zeroed > 0);
 }
 
 static u64 rng = 88172645463325252ULL;
@@ -344,6 +638,13 @@ int main(void)
 	test_regions();
 	test_arenas();
 	test_places();
+	test_take_arenas();
+	test_no_arenas();
+	test_arenas_in_use();
+	test_zeroed();
+	test_used();
+	test_used_merges();
+	test_used_random(200);
 	test_random(20000);
 	free(handoff);
 	printf("handoff_test: %d checks passed\n", checks);

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Compiles files of the series for user space, with sanitizers, and runs their tests.
+# PATCHED_SRC=DIR: takes them from a Linux tree that has the series, while it is worked on.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,24 +13,64 @@ for tool in git gcc; do
 done
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
+cd "$work"
 
 # The patches create these files, so no kernel source is needed to have them.
-cd "$work"
-git init -q .
-for patch in "$here"/../patches/000[1-9]-*.patch; do
-	git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_handoff*.h' "$patch"
-done
+take_from_patches() {
+	local patch
+	shopt -s nullglob
+	git init -q .
+	for patch in "$here"/../patches/000[1-9]-*.patch "$here"/../patches/00[1-9][0-9]-*.patch; do
+		git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_*.h' "$patch"
+	done
+}
 
-# Every kernel header that they ask for is the one file of stubs.
-grep -ho '^#include <[a-z]*/[a-z0-9_]*\.h>' mm/*.[ch] include/linux/*.h | sed 's/.*<\(.*\)>/\1/' |
-	grep -v 'linux/memmap_handoff' | sort -u | while read -r header; do
-	mkdir -p "stubs/${header%/*}"
-	echo '#include "kernel_stubs.h"' >"stubs/$header"
-done
+take_from_tree() {
+	[ -f "$1/mm/memmap_fill.c" ] || {
+		echo "guest-kernel/tests/run.sh: PATCHED_SRC=$1 is not a Linux tree with the series: it has no mm/memmap_fill.c" >&2
+		exit 1
+	}
+	mkdir -p mm include/linux
+	cp "$1"/mm/memmap_*.[ch] mm
+	cp "$1"/include/linux/memmap_*.h include/linux
+}
 
-# DEBUG_FS stays undefined: showing things needs more of the kernel than doing them.
-for test in handoff_test regions_test; do
-	gcc -std=gnu11 -g -O1 -Wall -Wno-format -fsanitize=address,undefined -fno-sanitize-recover=all \
-		-DCONFIG_MEMMAP_HANDOFF -Istubs -I"$here/stubs" -Iinclude -Imm -o "$test" "$here/$test.c"
-	"./$test"
-done
+if [ -n "${PATCHED_SRC:-}" ]; then
+	take_from_tree "$PATCHED_SRC"
+else
+	take_from_patches
+fi
+
+# Every other kernel header that they ask for is the one file of stubs.
+mkdir stubs
+echo '#include "kernel_stubs.h"' >stubs/internal.h
+grep -ho '^#include <[a-z0-9_/]*\.h>' mm/*.[ch] include/linux/*.h | sed 's/.*<\(.*\)>/\1/' | sort -u |
+	while read -r header; do
+		[ ! -f "include/$header" ] || continue
+		mkdir -p "stubs/${header%/*}"
+		echo '#include "kernel_stubs.h"' >"stubs/$header"
+	done
+
+# run_test NAME SANITIZERS
+run_test() {
+	# DEBUG_FS stays undefined: showing things needs more of the kernel than doing them.
+	gcc -std=gnu11 -g -O1 -Wall -Wno-format -fsanitize="$2" -fno-sanitize-recover=all -pthread \
+		-DCONFIG_MEMMAP_HANDOFF -DCONFIG_DEFERRED_STRUCT_PAGE_INIT \
+		-Istubs -I"$here/stubs" -Iinclude -Imm -o "$1" "$here/$1.c"
+	"./$1"
+}
+
+# Not every system has its library, or an address space layout that it can use.
+has_thread_sanitizer() {
+	echo 'int main(void) { return 0; }' >probe.c
+	gcc -fsanitize=thread -o probe probe.c 2>/dev/null && ./probe 2>/dev/null
+}
+
+run_test handoff_test address,undefined
+run_test regions_test address,undefined
+if has_thread_sanitizer; then
+	run_test fill_test thread,undefined
+else
+	echo "guest-kernel/tests/run.sh: gcc's thread sanitizer does not work here: fill_test runs without" >&2
+	run_test fill_test address,undefined
+fi

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kernel's own mm/memmap_fill.c on the plans of mm/memmap_regions.c, with
+ * threads that do all at once what CPUs do: grow zones, ensure ranges, fill nodes.
+ *
+ * What is known of a page is a plain byte. So the thread sanitizer, under which
+ * this runs, finds pages that are set up twice at once, and finds those who go on
+ * before what others have set up is theirs to see.
+ */
+#define PAGES_PER_SECTION	256UL
+#define MAX_ORDER_NR_PAGES	8UL
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+#include "fill_stubs.h"
+#include "fake_memory.h"
+#include "memmap_regions.c"
+#include "memmap_fill.c"
+
+bool deferred_pages = true;
+
+/* How far a page has got: memory up to FREED, the memmap's own up to SET_UP. */
+enum progress { UNTOUCHED, SET_UP, PREPARED, FREED };
+static u8 progress[PAGES];
+
+static long sections_filled;		/* calls of memmap_section_filled() */
+
+/* A thread that stops wherever it may be preempted, until all the others are done. */
+static __thread bool dawdles;
+static __thread bool irqs_off;
+static __thread u64 thread_rng;
+static bool others_done;
+static int dawdling;			/* threads that have stopped */
+static long total_dawdled, total_slow;
+
+static unsigned long thread_random(unsigned long n)
+{
+	thread_rng = thread_rng * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (thread_rng >> 33) % n;
+}
+
+/* Wherever interrupts are enabled, something else may run for any time. */
+static void preempt_point(void)
+{
+	CHECK(!irqs_off);
+	if (dawdles && thread_random(16) == 0 && !READ_ONCE(others_done)) {
+		__atomic_fetch_add(&dawdling, 1, __ATOMIC_RELAXED);
+		while (!READ_ONCE(others_done))
+			usleep(100);
+	}
+	if (thread_random(8) == 0)
+		sched_yield();
+}
+
+void test_irq_save(void)
+{
+	preempt_point();
+	irqs_off = true;
+}
+
+void test_irq_restore(void)
+{
+	CHECK(irqs_off);
+	irqs_off = false;
+	preempt_point();
+}
+
+void cond_resched(void)
+{
+	preempt_point();
+}
+
+u64 local_clock(void)
+{
+	static u64 now;
+
+	preempt_point();
+	return __atomic_add_fetch(&now, 1, __ATOMIC_RELAXED);
+}
+
+/* Never for one who may be preempted: those who wait here would hang with it. */
+void cpu_relax(void)
+{
+	static long turns;
+
+	CHECK(__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) < 20 * 1000 * 1000);
+	__atomic_fetch_add(&total_slow, 1, __ATOMIC_RELAXED);
+	sched_yield();
+}
+
+void memmap_section_filled(void)
+{
+	__atomic_fetch_add(&sections_filled, 1, __ATOMIC_RELAXED);
+}
+
+/* All pages of [pfn, end_pfn) make the same step. */
+static void step(struct zone *zone, unsigned long pfn, unsigned long end_pfn,
+		 enum kind kind, enum progress from)
+{
+	CHECK(irqs_off);
+	CHECK(pfn < end_pfn);
+	for (; pfn < end_pfn; pfn++) {
+		unsigned long page = pfn - base_pfn;
+
+		CHECK(kinds[page] == kind);
+		CHECK(!zone || (is_planned(zone->nid, page) && zone == zone_of(zone->nid, page)));
+		CHECK(progress[page] == from);
+		progress[page]++;
+	}
+}
+
+static bool in_one_block(unsigned long pfn, unsigned long end_pfn)
+{
+	return pfn / MAX_ORDER_NR_PAGES == (end_pfn - 1) / MAX_ORDER_NR_PAGES;
+}
+
+static bool section_is_mixed(int nid, unsigned long pfn)
+{
+	struct memmap_plan *plan = memmap_plans[nid];
+
+	return plan->sections[memmap_plan_ordinal(plan, pfn_to_section_nr(pfn))].mixed;
+}
+
+/* Nobody may look at struct pages while they are set up, but where others are. */
+static void check_offline(struct zone *zone, unsigned long pfn)
+{
+	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION) == section_is_mixed(zone->nid, pfn));
+}
+
+void init_memmap_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
+{
+	CHECK(in_one_block(pfn, end_pfn));
+	check_offline(zone, pfn);
+	step(zone, pfn, end_pfn, MEMMAP, UNTOUCHED);
+}
+
+void init_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
+{
+	CHECK(in_one_block(pfn, end_pfn));
+	check_offline(zone, pfn);
+	step(zone, pfn, end_pfn, FREE, UNTOUCHED);
+}
+
+/* All of the node's pages around @pfn are at least that far. */
+static void check_around(int nid, unsigned long pfn, unsigned long size)
+{
+	unsigned long page = (pfn - base_pfn) / size * size, end = page + size;
+
+	for (; page < end; page++)
+		if (is_planned(nid, page))
+			CHECK(progress[page] >= SET_UP);
+}
+
+void prepare_deferred_pages(unsigned long pfn, unsigned long end_pfn)
+{
+	CHECK(in_one_block(pfn, end_pfn));
+	check_around(nodes[pfn - base_pfn], pfn, MAX_ORDER_NR_PAGES);
+	step(NULL, pfn, end_pfn, FREE, SET_UP);
+}
+
+/* Freeing looks at neighbours, and whoever gets the pages at any of the section's. */
+void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
+{
+	CHECK(pfn / PAGES_PER_SECTION == (end_pfn - 1) / PAGES_PER_SECTION);
+	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION));
+	check_around(zone->nid, pfn, PAGES_PER_SECTION);
+	step(zone, pfn, end_pfn, FREE, PREPARED);
+}
+
+static bool is_done(int nid, unsigned long page)
+{
+	return !is_planned(nid, page) || progress[page] == (kinds[page] == FREE ? FREED : SET_UP);
+}
+
+/* All of a section's pages are there for whoever has been told so. */
+static void check_done(int nid, unsigned long section)
+{
+	unsigned long page = section_nr_to_pfn(section), end = page + PAGES_PER_SECTION;
+
+	CHECK(is_online(section));
+	for (; page < end; page++)
+		CHECK(is_done(nid, page));
+}
+
+/* padata: threads that take pieces of the job, four for each of them. */
+struct padata {
+	struct padata_mt_job *job;
+	pthread_mutex_t lock;
+	unsigned long chunk;
+	u64 seed;
+	bool dawdles;
+};
+
+static void *padata_thread(void *arg)
+{
+	struct padata *p = arg;
+	struct padata_mt_job *job = p->job;
+
+	pthread_mutex_lock(&p->lock);
+	thread_rng = p->seed++;
+	dawdles = p->dawdles;
+	while (job->size) {
+		unsigned long start = job->start, size = min(p->chunk, job->size);
+
+		job->start += size;
+		job->size -= size;
+		pthread_mutex_unlock(&p->lock);
+		job->thread_fn(start, start + size, job->fn_arg);
+		pthread_mutex_lock(&p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+void padata_do_multithreaded(struct padata_mt_job *job)
+{
+	struct padata p = { job, PTHREAD_MUTEX_INITIALIZER, .seed = thread_random(1 << 30),
+			    .dawdles = dawdles };
+	pthread_t threads[4];
+	int i;
+
+	CHECK(job->max_threads >= 1 && job->max_threads <= (int)ARRAY_SIZE(threads));
+	CHECK(job->align == 1 && job->min_chunk == 1);
+	p.chunk = max(job->size / (4 * job->max_threads), job->min_chunk);
+	for (i = 0; i < job->max_threads; i++)
+		CHECK(!pthread_create(&threads[i], NULL, padata_thread, &p));
+	for (i = 0; i < job->max_threads; i++)
+		CHECK(!pthread_join(threads[i], NULL));
+	dawdles = p.dawdles;
+}
+
+/* What a thread of a round does. */
+struct worker {
+	pthread_t thread;
+	void (*work)(int nid);
+	int nid;
+	u64 seed;
+	bool dawdles;
+};
+
+static void *run_worker(void *arg)
+{
+	struct worker *w = arg;
+
+	thread_rng = w->seed;
+	dawdles = w->dawdles;
+	w->work(w->nid);
+	return NULL;
+}
+
+/* Allocate without end: as often as there is a section, but no zone is left behind. */
+static void grow_node(int nid)
+{
+	struct memmap_plan *plan = memmap_plans[nid];
+	int zid = thread_random(MAX_NR_ZONES), i;
+
+	for (i = 0; i < MAX_NR_ZONES; i++, zid = (zid + 1) % MAX_NR_ZONES) {
+		struct zone *zone = &NODE_DATA(nid)->node_zones[zid];
+		unsigned long grown = 0;
+
+		while (memmap_grow_zone(zone))
+			CHECK(++grown <= plan->nr_sections);
+		CHECK(zone_deferred_pages(zone) == 0);
+	}
+}
+
+/* A few allocations only. */
+static void grow_a_little(int nid)
+{
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		struct zone *zone = &NODE_DATA(nid)->node_zones[thread_random(MAX_NR_ZONES)];
+
+		if (!memmap_grow_zone(zone))
+			CHECK(zone_deferred_pages(zone) == 0);
+	}
+}
+
+/* Use pages from anywhere, of any node. */
+static void ensure_ranges(int nid)
+{
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		unsigned long page = thread_random(PAGES);
+		unsigned long end = page + 1 + thread_random(min(PAGES - page, 3 * PAGES_PER_SECTION));
+		unsigned long section = page / PAGES_PER_SECTION;
+
+		__memmap_ensure(base_pfn + page, base_pfn + end);
+		for (; section <= (end - 1) / PAGES_PER_SECTION; section++)
+			for (nid = 0; nid < NODES; nid++)
+				check_done(nid, section);
+	}
+}
+
+static void check_node_done(int nid)
+{
+	unsigned long section;
+
+	for (section = 0; section < SECTIONS; section++)
+		if (memmap_plan_ordinal(memmap_plans[nid], pfn_to_section_nr(base_pfn) + section) >= 0)
+			check_done(nid, section);
+}
+
+static void fill_node(int nid)
+{
+	memmap_fill_node(memmap_plans[nid], thread_random(2));
+	check_node_done(nid);
+}
+
+static void ensure_all(int nid)
+{
+	memmap_ensure_all();
+	for (nid = 0; nid < NODES; nid++)
+		if (memmap_plans[nid])
+			check_node_done(nid);
+}
+
+#define MAX_WORKERS	8
+static struct worker workers[MAX_WORKERS];
+static int nr_workers;
+
+static void start(void (*work)(int nid), int nid, bool dawdles)
+{
+	struct worker *w = &workers[nr_workers++];
+
+	*w = (struct worker) { .work = work, .nid = nid, .seed = random_below(1 << 30), .dawdles = dawdles };
+	CHECK(!pthread_create(&w->thread, NULL, run_worker, w));
+}
+
+static void join(bool dawdlers)
+{
+	int i;
+
+	for (i = 0; i < nr_workers; i++)
+		if (workers[i].dawdles == dawdlers)
+			CHECK(!pthread_join(workers[i].thread, NULL));
+}
+
+static int random_plan(void)
+{
+	int nid;
+
+	do
+		nid = random_below(NODES);
+	while (!memmap_plans[nid]);
+	return nid;
+}
+
+/* All that was deferred is there, once, and counted. */
+static void check_all(void)
+{
+	long sections = 0;
+	unsigned long page;
+	int nid, zid;
+
+	for (page = 0; page < PAGES; page++)
+		CHECK(is_planned(nodes[page], page) ? is_done(nodes[page], page) :
+		      progress[page] == UNTOUCHED);
+	for (nid = 0; nid < NODES; nid++) {
+		struct memmap_plan *plan = memmap_plans[nid];
+		long free[MAX_NR_ZONES] = { 0 }, pages = 0, in_regions[2] = { 0 };
+		unsigned int i;
+
+		CHECK(node_deferred_pages(nid) == 0);
+		if (!plan)
+			continue;
+		for (page = 0; page < PAGES; page++)
+			if (is_planned(nid, page) && kinds[page] == FREE)
+				free[zone_idx(zone_of(nid, page))]++;
+		for (zid = 0; zid < MAX_NR_ZONES; zid++) {
+			CHECK(atomic_long_read(&NODE_DATA(nid)->node_zones[zid].managed_pages) == free[zid]);
+			CHECK(zone_deferred_pages(&NODE_DATA(nid)->node_zones[zid]) == 0);
+			pages += free[zid];
+		}
+		for (i = 0; i < plan->nr_regions; i++) {
+			in_regions[0] += atomic_long_read(&plan->regions[i].sections);
+			in_regions[1] += atomic_long_read(&plan->regions[i].pages);
+		}
+		CHECK(in_regions[0] == (long)plan->nr_sections && in_regions[1] == pages);
+		CHECK(atomic_long_read(&plan->filled) == (long)plan->nr_sections);
+		sections += plan->nr_sections;
+	}
+	CHECK(nr_deferred_pages() == 0);
+	CHECK(sections == sections_filled);
+}
+
+static unsigned long expect_deferred(void)
+{
+	unsigned long page, pages = 0;
+
+	for (page = 0; page < PAGES; page++)
+		pages += kinds[page] == FREE && is_planned(nodes[page], page);
+	return pages;
+}
+
+/* Before anyone else: sections that more than one zone or node has a part of. */
+static void fill_mixed(void)
+{
+	unsigned long nr;
+	int nid;
+
+	memmap_fill_mixed();
+	for (nid = 0; nid < NODES; nid++)
+		for (nr = 0; memmap_plans[nid] && nr < memmap_plans[nid]->nr_sections; nr++)
+			CHECK(section_done(memmap_plans[nid], nr) == memmap_plans[nid]->sections[nr].mixed);
+}
+
+/*
+ * Some dawdle: threads of padata, preempted for good in the middle of a section or
+ * right before one. The others have to get along without.
+ */
+static void start_all(void)
+{
+	static void (*const urgent[])(int) = { grow_node, grow_node, grow_a_little, ensure_ranges, ensure_all };
+	int nid, i, kind = random_below(3);
+
+	for (nid = 0; nid < NODES; nid++) {
+		if (!memmap_plans[nid])
+			continue;
+		memmap_plans[nid]->max_threads = 1 + random_below(4);
+		if (kind)
+			start(fill_node, nid, kind == 2);
+	}
+	for (i = 1 + random_below(4); i; i--)
+		start(urgent[random_below(ARRAY_SIZE(urgent))], random_plan(), false);
+}
+
+static void one_round(void)
+{
+	random_memory();
+	memmap_plan_all();
+	memset(progress, UNTOUCHED, sizeof(progress));
+	sections_filled = nr_workers = dawdling = 0;
+	others_done = false;
+
+	CHECK(nr_deferred_pages() == expect_deferred());
+	fill_mixed();
+	if (memmap_plans[0] || memmap_plans[1] || memmap_plans[2]) {
+		start_all();
+		join(false);
+		WRITE_ONCE(others_done, true);
+		join(true);
+		total_dawdled += dawdling;
+	}
+	/* Where nobody filled all of it. */
+	ensure_all(0);
+	check_all();
+	forget_plans();
+}
+
+int main(void)
+{
+	thread_rng = 1;
+	for (test_round = 0; test_round < 150; test_round++)
+		one_round();
+	/* Threads met, and some stood still. */
+	CHECK(total_dawdled > 0);
+	printf("fill_test: %ld checks passed, %ld threads stood still, %ld turns of waiting\n",
+	       checks, total_dawdled, total_slow);
+	return 0;
+}
