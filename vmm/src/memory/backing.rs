@@ -3,17 +3,20 @@
 
 use std::fmt;
 
+use flatboot_handoff::SECTION_SIZE;
+
 use super::arenas::SECTION_MEMMAP;
 use super::plan::MemoryPlan;
 use super::range::GpaRange;
-use crate::layout::PAGE_SIZE;
+use crate::layout::{ABOVE_4G, PAGE_SIZE};
 
 /// Where the host's transparent huge pages are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thp {
     /// Nowhere.
     Off,
-    /// Where they pay: behind the kernel and the memmap's arenas, and behind all that is backed beforehand anyway.
+    /// Where they pay: behind the kernel, the memmap's arenas, the memory that the guest's allocator has first, and all that
+    /// is backed beforehand anyway.
     Early,
     /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
     All,
@@ -64,7 +67,7 @@ impl HostBacking {
             Thp::Off => Vec::new(),
             // What is all taken at once is taken in the fewest pieces.
             Thp::Early if prefault == Prefault::All => plan.slots().to_vec(),
-            Thp::Early => kernel.into_iter().chain(arenas(plan)).collect(),
+            Thp::Early => kernel.into_iter().chain(first_sections(plan)).chain(arenas(plan)).collect(),
             Thp::All => plan.slots().to_vec(),
         };
         let early = match prefault {
@@ -84,6 +87,14 @@ impl HostBacking {
 
 fn whole_pages(range: GpaRange) -> GpaRange {
     GpaRange::new(range.start() - range.start() % PAGE_SIZE, range.end().next_multiple_of(PAGE_SIZE))
+}
+
+/// The memory that the guest's page allocator has first: a section of each zone. What the kernel allocates while it boots, some
+/// tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of faults.
+fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
+    let low = plan.slots().first();
+    let high = plan.slots().iter().find(|slot| slot.start() >= ABOVE_4G);
+    low.into_iter().chain(high).map(|slot| GpaRange::of(slot.start(), SECTION_SIZE.min(slot.length())))
 }
 
 fn arenas(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
@@ -127,7 +138,8 @@ mod tests {
         let plan = plan(HostPages::Base, true);
         let arena = arenas(&plan).next().unwrap();
         let backing = backing(&plan, Thp::Early, Prefault::Off, true);
-        assert_eq!(backing.thp, [KERNEL, arena]);
+        let first = [0, ABOVE_4G].map(|start| GpaRange::of(start, 128 * MIB));
+        assert_eq!(backing.thp, [KERNEL, first[0], first[1], arena]);
         assert_eq!(backing.prefault, []);
         // One section's memmap is one huge page: what the guest fills of it is not waited for twice.
         assert_eq!(backing.early, [KERNEL, GpaRange::of(arena.start(), 2 * MIB)]);
@@ -160,7 +172,7 @@ mod tests {
             (Thp::Off, Prefault::Off, 0),
             (Thp::Early, Prefault::All, 4096),
             (Thp::All, Prefault::Off, 4096),
-            (Thp::Early, Prefault::Arenas, 94),
+            (Thp::Early, Prefault::Arenas, 30 + 2 * 128 + 64),
         ] {
             assert_eq!(total(&backing(&plan, thp, prefault, true).thp), expected * MIB, "{thp:?} {prefault:?}");
         }
@@ -176,7 +188,8 @@ mod tests {
     fn each_part_can_be_switched_off() {
         let bare = plan(HostPages::Base, false);
         let backing = |early| backing(&bare, Thp::Early, Prefault::Off, early);
-        assert_eq!(backing(true), HostBacking { thp: vec![KERNEL], prefault: vec![], early: vec![KERNEL] });
+        let thp = vec![KERNEL, GpaRange::of(0, 128 * MIB), GpaRange::of(ABOVE_4G, 128 * MIB)];
+        assert_eq!(backing(true), HostBacking { thp, prefault: vec![], early: vec![KERNEL] });
         assert_eq!(backing(false).early, []);
     }
 }
