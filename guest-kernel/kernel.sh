@@ -15,11 +15,14 @@ describe() {
 	all=("${all[@]:1}")    # the first, 0000, is the cover letter
 	patches=()
 	case $name in
-	guest | base)
+	guest | base | debug | kasan)
 		patches=("${all[@]}")
 		fragments=("$config/base.config")
 		[ "$name" = base ] || fragments+=("$config/debian.config")
 		fragments+=("$config/marks.config" "$config/handoff.config")
+		case $name in
+		debug | kasan) fragments+=("$config/selftests.config" "$config/$name.config") ;;
+		esac
 		;;
 	stock)
 		patches=("$here"/patches/0001-*.patch)
