@@ -10,6 +10,8 @@ CPUS   ?= 2
 KEEP   ?= 0
 RUNS   ?= 10
 PROMISES ?=
+DEBUG_KERNEL ?= debug
+MODES  ?= serial parallel
 
 CACHE  := $(or $(FLATBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flatboot)
 BIN    := target/x86_64-unknown-linux-gnu/release
@@ -28,7 +30,7 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
-.PHONY: help boot test check unit browser vm build kernel shell bench bench-quick ablation spec clean toolchain deny
+.PHONY: help boot test check unit browser vm build kernel debug shell bench bench-quick ablation spec clean toolchain deny
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -72,6 +74,10 @@ build: toolchain ## flatboot and flatboot-bench
 kernel: ## the patched guest kernel: vmlinux and bzImage
 	@benches/packages.sh kernel
 	@guest-kernel/build.sh guest
+
+debug: build ## the kernel's mm selftests with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan
+	@benches/packages.sh kernel
+	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' $(MODES)
 
 shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel

@@ -6,11 +6,9 @@
 # mm/page_alloc.o is compiled, once for the same content (1 to 2 minutes each on two cores). fast-path.pl compares them.
 set -euo pipefail
 
-# All but the last line of build.sh, which would build a kernel: where the source is found, how it is patched, configured and
-# logged has its home there.
-# shellcheck source=guest-kernel/build.sh
-source <(sed '$d' "$(dirname "${BASH_SOURCE[0]}")/build.sh")
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+program=guest-kernel/check-fast-path.sh
+# shellcheck source-path=SCRIPTDIR source=kernel.sh
+. "$(dirname "${BASH_SOURCE[0]}")/kernel.sh"
 
 fast_path_usage() {
 	cat <<EOT
@@ -30,10 +28,10 @@ die() {
 
 # Compiles mm/page_alloc.o of the kernel called $1 and sets object to where it is.
 compile() {
-	name=$1
+	name=$1 label="kernel $1"
 	describe
 	# An object is decided by what decides a kernel, and by this script.
-	dest=$cache/fast-path-$name-$({ content_key; cat "$here/check-fast-path.sh"; } | sha256sum | cut -c1-16)
+	dest=$cache/fast-path-$name-$(content_key "$here/check-fast-path.sh")
 	exec 9>"$dest.lock"
 	flock 9
 	if [ ! -d "$dest" ]; then
@@ -60,18 +58,14 @@ fast_path_main() {
 	-h | --help) fast_path_usage && exit 0 ;;
 	*) die "'$1': takes no arguments (--help says more)" ;;
 	esac
-	trap cleanup EXIT
-	trap 'exit 130' INT
-	trap 'exit 143' TERM
-	name=fast-path
+	begin
+	name=fast-path label=fast-path
 	check_tools
 	command -v objdump >/dev/null || die "objdump is not installed: apt-get install binutils"
 	# With emulation.config there would be no jump labels.
 	export EMULATION=0
 	find_source
 	local package=$source stock
-	cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/kernel
-	mkdir -p "$cache" 2>/dev/null || die "cannot create the cache $cache"
 	compile stock
 	stock=$object
 	# Unpacking has replaced the package by its tree.
