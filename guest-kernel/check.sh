@@ -13,6 +13,7 @@ ignored=(
 	FILE_PATH_CHANGES         # asks for MAINTAINERS entries, which a series outside the tree cannot have
 	AVOID_BUG                 # BUG_ON()s that were there before are indented, no new one is added
 	BAD_SIGN_OFF              # knows no address under .example
+	CAMELCASE                 # __SetPageReserved() and its like are upstream's
 	CONFIG_DESCRIPTION        # wants four lines of help text in the patch's context
 )
 
@@ -126,8 +127,9 @@ main() {
 	for tool in patch perl tar xz cmp; do
 		command -v "$tool" >/dev/null || die "$tool is not installed"
 	done
-	patches=("$here"/patches/000[1-9]-*.patch)
-	[ -f "${patches[0]}" ] || die "there are no patches in $here/patches"
+	patches=("$here"/patches/[0-9]*.patch)
+	patches=("${patches[@]:1}")    # the first, 0000, is the cover letter
+	[ -f "${patches[0]:-}" ] || die "there are no patches in $here/patches"
 	work=$(mktemp -d)
 	trap 'rm -rf -- "$work"' EXIT
 	unpack_base
