@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The little of the kernel that the files under test need, for user space. */
 #ifndef KERNEL_STUBS_H
+#define U64_MAX		(~0ULL)
 #define KERNEL_STUBS_H
 
 #include <assert.h>
