@@ -110,7 +110,7 @@ fn guest(lab: &Lab, scenario: &Scenario, mode: &Mode) -> Result<Guest, Failed> {
     Ok(guest.options(["--disk".to_owned(), format!("path={}", disk.display())]))
 }
 
-/// With FLATBOOT_TELL set, what the guest reported goes to the log, for choosing bounds.
+/// With `FLATBOOT_TELL` set, what the guest reported goes to the log, for choosing bounds.
 fn tell(scenario: &Scenario, mode: &Mode, ended: &Ended) {
     if std::env::var_os("FLATBOOT_TELL").is_some() {
         let reports = ended.reports.iter().filter(|report| report["check"] != "start" && report["check"] != "done");
