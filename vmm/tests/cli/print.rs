@@ -15,7 +15,7 @@ use crate::FLATBOOT;
 const MIB: u64 = 1 << 20;
 
 /// Rest of `--cpus`, rest of `--memory`, what of the JSON follows from it, and how that is.
-const SWITCHES: [(&str, &str, &str, &str); 15] = [
+const SWITCHES: [(&str, &str, &str, &str); 16] = [
     ("", "", "/slots/0/end", "536870912"),
     ("", ",layout=pc", "/slots/0/end", "3221225472"),
     ("", ",hugepages=on,hugepage_size=1G", "/slots/0/end", "1073741824"),
