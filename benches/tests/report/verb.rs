@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use flatboot_bench::results::{Results, save};
+use flatboot_bench::results::{Results, VERSION, save};
 use libtest_mimic::Failed;
 
 use super::fake;
@@ -53,7 +53,7 @@ fn bad_input_is_one_line_and_no_file() -> Result<(), Failed> {
     save(&good, &directory.path().join("good.json"))?;
     let text = fs::read_to_string(directory.path().join("good.json"))?;
     file("short.json", &text[..text.len() / 2])?;
-    file("newer.json", &text.replacen("\"version\": 1", "\"version\": 999", 1))?;
+    file("newer.json", &text.replacen(&format!("\"version\": {VERSION}"), "\"version\": 999", 1))?;
     file("other.json", "[1, 2]")?;
     let before = listing(directory.path())?;
 
