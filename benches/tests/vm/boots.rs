@@ -83,7 +83,7 @@ fn every_page(lab: &Lab) -> Result<(), Failed> {
 
 fn timeline(lab: &Lab) -> Result<(), Failed> {
     let file = lab.path("timeline.json");
-    let ended = lab.passes(&lab.guest().checks("cpus=2").timeline(&file))?;
+    let ended = lab.passes(&lab.guest().checks("cpus=2,settle").timeline(&file))?;
     let timeline = ended.timeline.ok_or("no timeline")?;
     let expected = [
         "configuration valid",
@@ -95,9 +95,8 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
         "memmap-end",
         "smp-begin",
         "smp-end",
-        "deferred-begin",
-        "deferred-end",
         "init-exec",
+        "deferred-begin",
         "user-start",
         "user-ready",
     ];
@@ -107,5 +106,9 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
         require(at >= before, || format!("{name:?} at {at} ns comes too early: {:?}", timeline.marks))?;
         before = at;
     }
+    // The memmap is filled while init runs, and init waits for that before it is ready.
+    let filled = timeline.at("deferred-end").ok_or("no mark deferred-end")?;
+    let between = timeline.at("deferred-begin")..timeline.at("user-ready");
+    require(between.contains(&Some(filled)), || format!("deferred-end at {filled} ns: {:?}", timeline.marks))?;
     require(timeline.init_ns == timeline.at("init-exec"), || "init_ns is not the mark of init".to_owned())
 }
