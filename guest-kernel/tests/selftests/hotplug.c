@@ -46,8 +46,7 @@ static bool take_and_return(unsigned int block)
 	if (error)
 		return false;
 
-	/* Movable, so that what comes next could take it offline again. */
-	error = set_state(block, "online_movable");
+	error = set_state(block, "online");
 	snprintf(name, sizeof(name), "block %u online", block);
 	snprintf(why, sizeof(why), "%s, MemTotal was %ld and is %ld KiB", strerror(error), total, meminfo("MemTotal"));
 	tap(!error && meminfo("MemTotal") == total, name, why);

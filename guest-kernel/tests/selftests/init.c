@@ -13,7 +13,9 @@
  *   passed, failed, skipped   cases, for a test that counts them
  *   deferred_kib  /proc/meminfo's MemDeferred when it began: memory not yet set up; null if there is no such line
  *   failures      the first lines that say "not ok", or the last of what it said if it failed and has none
- *   kernel        the first complaints in the kernel log: warnings, BUGs, reports of checkers
+ *   kernel        the first complaint in the kernel log, a warning, a BUG or a report of a checker, and some lines after it
+ *
+ * Before it come more lines of the kernel log, "KERNEL " and the line, if there was a complaint.
  *
  * selftests=NAME,... on the kernel command line runs only these. The VM powers off at the end.
  */
@@ -42,6 +44,7 @@
 #define SYSLOG_CONSOLE_LEVEL	8	/* syslog(2) has no names for its actions */
 #define CONSOLE_LEVEL	2	/* alerts and emergencies; an oops raises it by itself */
 #define MAX_LINES	8
+#define MAX_KERNEL_LINES 100	/* after a complaint */
 #define MAX_ARGS	12
 
 struct lines {
@@ -150,7 +153,8 @@ static bool complains(const char *text)
 /* What the kernel has complained about since the last time. */
 static void read_kernel_log(struct lines *found)
 {
-	static bool cut;	/* the line before said that a warning follows: what it is about comes first */
+	bool cut = false;	/* the line before said that a warning follows: what it is about comes first */
+	unsigned int more = 0;	/* lines to take all the same, which say more of the complaint before */
 	char record[8192];
 	ssize_t len;
 
@@ -165,7 +169,12 @@ static void read_kernel_log(struct lines *found)
 			continue;
 		text[strcspn(text, "\n")] = '\0';
 		if (cut || complains(text + 1))
+			more = MAX_KERNEL_LINES;
+		if (more) {
+			printf("KERNEL %s\n", text + 1);
 			add_line(found, text + 1);
+			more--;
+		}
 		cut = strstr(text, "[ cut here ]");
 	}
 }

@@ -46,7 +46,7 @@ int main(void)
 {
 	struct ram ram = largest_ram();
 	unsigned long poisoned[PAGES];
-	unsigned int count = 0;
+	unsigned int count = 0, back = 0;
 	char name[64];
 	long before, corrupted;
 	int error;
@@ -78,9 +78,15 @@ int main(void)
 	for (unsigned int i = 0; i < count; i++) {
 		error = write_number(UNPOISON, poisoned[i]);
 		snprintf(name, sizeof(name), "page frame %#lx back", poisoned[i]);
+		/* It had been in use, and whoever had it still refers to it. */
+		if (error == EBUSY) {
+			tap_skip(name, "busy");
+			continue;
+		}
 		tap(!error, name, strerror(error));
+		back += !error;
 	}
-	snprintf(name, sizeof(name), "%ld KiB less for %u pages", corrupted - meminfo("HardwareCorrupted"), count);
-	tap(corrupted - meminfo("HardwareCorrupted") == 4L * count, "HardwareCorrupted counts them no more", name);
+	snprintf(name, sizeof(name), "%ld KiB less for %u pages", corrupted - meminfo("HardwareCorrupted"), back);
+	tap(back && corrupted - meminfo("HardwareCorrupted") == 4L * back, "HardwareCorrupted counts them no more", name);
 	return tap_done();
 }
