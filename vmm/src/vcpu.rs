@@ -2,7 +2,7 @@
 //! vCPU threads: all of them start at once and early, do useful work, then run the guest.
 //!
 //! A thread makes its vCPU, says so, and backs its share of the memory that the guest touches first. Secondary vCPUs
-//! then enter `KVM_RUN` and wait there, in the kernel, for their start-up IPI; the boot CPU waits for its entry point.
+//! then back some of what the boot CPU will touch next, enter `KVM_RUN` and wait there, in the kernel, for their start-up IPI; the boot CPU waits for its entry point.
 
 use std::io;
 use std::sync::Arc;
@@ -67,16 +67,26 @@ pub struct Waiting {
     entry: Sender<u64>,
 }
 
-/// Starts a thread for each element of `backing`; element `i` lists the GPA ranges that vCPU `i` backs.
-pub fn start(shared: &Arc<Shared>, backing: Vec<Vec<GpaRange>>) -> Result<Waiting, VcpuError> {
+/// Starts a thread for each of `count` vCPUs. Together they back `early`; then the boot CPU waits for its entry point, and the
+/// others back `ahead` before they wait for theirs.
+pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
+    let backing = shares(early, count);
+    let mut ahead = shares(ahead, count.saturating_sub(1)).into_iter();
     let (ready_tx, ready) = channel();
     let (entry, entry_rx) = channel();
     let mut entry_rx = Some(entry_rx);
     let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
     let mut vcpus = 0;
     for (index, share) in (0u8..).zip(backing) {
-        let worker =
-            Worker { index, shared: Arc::clone(shared), share, busy: Arc::clone(&busy), ready: ready_tx.clone() };
+        let ahead = if index == 0 { Vec::new() } else { ahead.next().unwrap_or_default() };
+        let worker = Worker {
+            index,
+            shared: Arc::clone(shared),
+            share,
+            ahead,
+            busy: Arc::clone(&busy),
+            ready: ready_tx.clone(),
+        };
         let entry = entry_rx.take();
         thread::Builder::new()
             .name(format!("vcpu{index}"))
@@ -107,6 +117,7 @@ struct Worker {
     index: u8,
     shared: Arc<Shared>,
     share: Vec<GpaRange>,
+    ahead: Vec<GpaRange>,
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
@@ -126,6 +137,7 @@ impl Worker {
             return;
         }
         self.back_share();
+        self.back(&self.ahead);
         if let Some(entry) = entry {
             let Ok(entry) = entry.recv() else { return };
             if let Err(error) = vm::set_boot_registers(&vcpu, entry) {
@@ -148,13 +160,17 @@ impl Worker {
         if self.share.is_empty() {
             return;
         }
-        for &range in &self.share {
+        self.back(&self.share);
+        if self.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.shared.timeline.phase("early memory backed");
+        }
+    }
+
+    fn back(&self, ranges: &[GpaRange]) {
+        for &range in ranges {
             if let Err(error) = guest::populate(&self.shared.memory, range) {
                 tracing::warn!(vcpu = self.index, %range, %error, "memory is backed on first touch instead");
             }
-        }
-        if self.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.shared.timeline.phase("early memory backed");
         }
     }
 }
@@ -192,8 +208,7 @@ fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
 }
 
 /// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries: no two threads back one huge page.
-#[must_use]
-pub fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
+fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
     let total: u64 = ranges.iter().map(|range| range.length()).sum();
     let quota = total.div_ceil(u64::from(count.max(1))).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
     let mut out = vec![Vec::new(); usize::from(count)];

@@ -208,7 +208,7 @@ fn a_ragged_vm() {
     let expected = "\
 5124 MiB of RAM in 2 KVM slots, 4 KiB pages, 48-bit guest physical addresses
 hand-off: 2 regions, 1 arena, 120 bytes
-host memory: none prefaulted, 2 MiB backed early by the vCPU threads, 338 MiB asked for as transparent huge pages
+host memory: none prefaulted, 2 MiB backed early by the vCPU threads and 14 MiB by all but the first, 342 MiB asked for as transparent huge pages
 
 START            END                     SIZE  WHAT
 0x0000000000000  0x0000020000000      512 MiB  KVM slot 0
@@ -324,7 +324,8 @@ fn the_map_as_json_says_the_same() {
         serde_json::json!([{"start": ABOVE_4G + 492 * MIB, "end": ABOVE_4G + 508 * MIB}])
     );
     assert_eq!(json["host"]["early"], serde_json::json!([{"start": MIB, "end": 2 * MIB}]));
-    // The kernel, the first section of each zone, the arena.
-    assert_eq!(json["host"]["thp"].as_array().map(Vec::len), Some(4));
+    assert_eq!(json["host"]["ahead"][0], serde_json::json!({"start": ABOVE_4G, "end": ABOVE_4G + 10 * MIB}));
+    // The kernel, the first section of each zone, the arena, what is above it.
+    assert_eq!(json["host"]["thp"].as_array().map(Vec::len), Some(5));
     assert!(json["initramfs"].is_null());
 }

@@ -90,7 +90,7 @@ pub fn run(mut config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootE
         sink: sink.clone(),
         timeline: Arc::clone(timeline),
     });
-    let mut waiting = vcpu::start(&shared, vcpu::shares(&host.early, config.cpus.boot.get()))?;
+    let mut waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
     timeline.phase("vCPU threads started");
     let prefaulting = prefault(&config, &memory, &host, timeline, &mut probing)?;
 

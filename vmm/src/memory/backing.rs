@@ -6,9 +6,17 @@ use std::fmt;
 use flatboot_handoff::SECTION_SIZE;
 
 use super::arenas::SECTION_MEMMAP;
+use super::guest::HUGE_PAGE;
 use super::plan::MemoryPlan;
 use super::range::GpaRange;
 use crate::layout::{ABOVE_4G, PAGE_SIZE};
+
+/// What a small guest's kernel takes of its memory until it starts init.
+const FIRST_TAKEN: u64 = 8 << 20;
+/// One byte in so many more, for hash tables.
+const FIRST_TAKEN_SHARE: u64 = 4096;
+/// Where they end.
+const FIRST_TAKEN_MOST: u64 = 24 << 20;
 
 /// Where the host's transparent huge pages are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +59,10 @@ pub struct HostBacking {
     pub thp: Vec<GpaRange>,
     /// What is backed before the guest runs, or the VM does not start.
     pub prefault: Vec<GpaRange>,
-    /// What the vCPU threads back while they wait for their start: what the guest touches first. Failure costs speed only.
+    /// What all vCPU threads back before the guest runs: what it touches first. Failure costs speed only.
     pub early: Vec<GpaRange>,
+    /// What the secondary vCPUs' threads back next, while the boot CPU runs and they wait for its IPI. Failure costs speed only.
+    pub ahead: Vec<GpaRange>,
 }
 
 impl HostBacking {
@@ -67,8 +77,13 @@ impl HostBacking {
             Thp::Off => Vec::new(),
             // What is all taken at once is taken in the fewest pieces.
             Thp::Early if prefault == Prefault::All => plan.slots().to_vec(),
-            Thp::Early => kernel.into_iter().chain(first_sections(plan)).chain(arenas(plan)).collect(),
+            Thp::Early => kernel.into_iter().chain(first_sections(plan)).chain(arenas(plan)).chain(top(plan)).collect(),
             Thp::All => plan.slots().to_vec(),
+        };
+        let ahead = match prefault {
+            _ if !early => Vec::new(),
+            Prefault::Off | Prefault::Arenas => first_taken(plan).chain(top(plan)).collect(),
+            Prefault::All => Vec::new(),
         };
         let early = match prefault {
             _ if !early => Vec::new(),
@@ -81,7 +96,7 @@ impl HostBacking {
             Prefault::Arenas => arenas(plan).collect(),
             Prefault::All => plan.slots().to_vec(),
         };
-        Self { thp, prefault, early }
+        Self { thp, prefault, early, ahead }
     }
 }
 
@@ -93,8 +108,25 @@ fn whole_pages(range: GpaRange) -> GpaRange {
 /// tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of faults.
 fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
     let low = plan.slots().first();
-    let high = plan.slots().iter().find(|slot| slot.start() >= ABOVE_4G);
-    low.into_iter().chain(high).map(|slot| GpaRange::of(slot.start(), SECTION_SIZE.min(slot.length())))
+    low.into_iter().chain(high_slot(plan)).map(|slot| GpaRange::of(slot.start(), SECTION_SIZE.min(slot.length())))
+}
+
+/// What the kernel has allocated of that when it starts init, from the lowest address up: 7 MiB of a VM of 1 GiB, 24 MiB of one of
+/// 64 GiB, from where on its hash tables grow no more.
+fn first_taken(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
+    let size = plan.input().size.bytes();
+    let taken = (FIRST_TAKEN + size / FIRST_TAKEN_SHARE).min(FIRST_TAKEN_MOST).next_multiple_of(HUGE_PAGE);
+    high_slot(plan).map(move |slot| GpaRange::of(slot.start(), taken.min(slot.length()))).into_iter()
+}
+
+fn high_slot(plan: &MemoryPlan) -> Option<&GpaRange> {
+    plan.slots().iter().find(|slot| slot.start() >= ABOVE_4G)
+}
+
+/// What is above the highest arena: what the kernel allocates before its memmap, and, in a small VM, the large hash tables.
+fn top(plan: &MemoryPlan) -> Option<GpaRange> {
+    let (arena, slot) = (arenas(plan).last()?, plan.slots().last()?);
+    (arena.end() < slot.end()).then(|| GpaRange::new(arena.end(), slot.end()))
 }
 
 fn arenas(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
@@ -139,8 +171,10 @@ mod tests {
         let arena = arenas(&plan).next().unwrap();
         let backing = backing(&plan, Thp::Early, Prefault::Off, true);
         let first = [0, ABOVE_4G].map(|start| GpaRange::of(start, 128 * MIB));
-        assert_eq!(backing.thp, [KERNEL, first[0], first[1], arena]);
+        let top = GpaRange::of(arena.end(), 4 * MIB);
+        assert_eq!(backing.thp, [KERNEL, first[0], first[1], arena, top]);
         assert_eq!(backing.prefault, []);
+        assert_eq!(backing.ahead, [GpaRange::of(ABOVE_4G, 10 * MIB), top]);
         // One section's memmap is one huge page: what the guest fills of it is not waited for twice.
         assert_eq!(backing.early, [KERNEL, GpaRange::of(arena.start(), 2 * MIB)]);
     }
@@ -158,7 +192,10 @@ mod tests {
         for (prefault, early) in [(Prefault::Arenas, vec![KERNEL]), (Prefault::All, vec![])] {
             let backing = backing(&plan, Thp::Early, prefault, true);
             assert_eq!(backing.early, early);
-            assert!(!backing.early.iter().any(|early| backing.prefault.iter().any(|range| range.overlaps(*early))));
+            let all: Vec<_> = [&backing.early, &backing.ahead, &backing.prefault].into_iter().flatten().collect();
+            for (index, one) in all.iter().enumerate() {
+                assert!(!all.iter().skip(index + 1).any(|other| one.overlaps(**other)), "{one} in {all:?}");
+            }
         }
         assert_eq!(total(&backing(&plan, Thp::Early, Prefault::All, true).prefault), 4096 * MIB);
         assert_eq!(total(&backing(&plan, Thp::Early, Prefault::Arenas, true).prefault), 64 * MIB);
@@ -172,7 +209,7 @@ mod tests {
             (Thp::Off, Prefault::Off, 0),
             (Thp::Early, Prefault::All, 4096),
             (Thp::All, Prefault::Off, 4096),
-            (Thp::Early, Prefault::Arenas, 30 + 2 * 128 + 64),
+            (Thp::Early, Prefault::Arenas, 30 + 2 * 128 + 64 + 4),
         ] {
             assert_eq!(total(&backing(&plan, thp, prefault, true).thp), expected * MIB, "{thp:?} {prefault:?}");
         }
@@ -189,7 +226,22 @@ mod tests {
         let bare = plan(HostPages::Base, false);
         let backing = |early| backing(&bare, Thp::Early, Prefault::Off, early);
         let thp = vec![KERNEL, GpaRange::of(0, 128 * MIB), GpaRange::of(ABOVE_4G, 128 * MIB)];
-        assert_eq!(backing(true), HostBacking { thp, prefault: vec![], early: vec![KERNEL] });
-        assert_eq!(backing(false).early, []);
+        let ahead = vec![GpaRange::of(ABOVE_4G, 10 * MIB)];
+        assert_eq!(backing(true), HostBacking { thp, prefault: vec![], early: vec![KERNEL], ahead });
+        assert_eq!((backing(false).early, backing(false).ahead), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_backed_ahead_grows_until_the_hash_tables_do_not() {
+        let ahead = |mib: u64| {
+            let size = MemorySize::try_from(mib * MIB).unwrap();
+            let plan = MemoryPlan::new(&PlanInput::new(size, AddressWidth::reported(46))).unwrap();
+            let first = backing(&plan, Thp::Early, Prefault::Off, true).ahead.first().copied();
+            first.filter(|range| range.start() == ABOVE_4G).map(|range| range.length() / MIB)
+        };
+        assert_eq!(
+            [512, 514, 1024, 16 << 10, 64 << 10, 1 << 20].map(ahead),
+            [None, Some(2), Some(10), Some(12), Some(24), Some(24)]
+        );
     }
 }

@@ -228,13 +228,13 @@ mod tests {
         }
 
         fn huge(&self, pages: HostPages) -> String {
-            let asked = HostBacking { thp: vec![], prefault: vec![], early: vec![] };
+            let asked = HostBacking { thp: vec![], prefault: vec![], early: vec![], ahead: vec![] };
             told(self.host().check(&SLOTS, Backing { pages, shared: false }, &asked, Prefault::Off))
         }
 
         fn prefault(&self, mode: Prefault, shared: bool) -> String {
             let prefault = if mode == Prefault::Off { vec![] } else { SLOTS.to_vec() };
-            let asked = HostBacking { thp: vec![], prefault, early: vec![] };
+            let asked = HostBacking { thp: vec![], prefault, early: vec![], ahead: vec![] };
             told(self.host().check(&SLOTS, Backing { pages: HostPages::Base, shared }, &asked, mode))
         }
     }

@@ -129,12 +129,14 @@ impl fmt::Display for MemoryMap<'_> {
             count(plan.arenas().len(), "arena"),
             self.hand_off_length()
         )?;
-        let HostBacking { thp, prefault, early } = self.backing;
+        let HostBacking { thp, prefault, early, ahead } = self.backing;
         writeln!(
             f,
-            "host memory: {} prefaulted, {} backed early by the vCPU threads, {} asked for as transparent huge pages\n",
+            "host memory: {} prefaulted, {} backed early by the vCPU threads and {} by all but the first, {} asked for as \
+             transparent huge pages\n",
             amount(prefault),
             amount(early),
+            amount(ahead),
             amount(thp)
         )?;
 
@@ -192,6 +194,7 @@ impl Serialize for MemoryMap<'_> {
             "host": {
                 "prefault": self.backing.prefault,
                 "early": self.backing.early,
+                "ahead": self.backing.ahead,
                 "thp": self.backing.thp,
             },
             "kernel": self.kernel,
