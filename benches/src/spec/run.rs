@@ -209,7 +209,7 @@ impl Runner<'_> {
     fn sweep(&self, name: &str, claim: &SweepClaim, progress: &mut Progress) -> Result<Outcome, String> {
         let file = sample_file(name, &self.options.keep);
         progress.show(&format!("flatboot-bench run {}", claim.arguments.join(" ")));
-        let judge = || claim.judge(&sweeps::run(claim.arguments, self.options.runs, &file)?);
+        let judge = || claim.judge(&sweeps::run(claim.arguments, claim.rounds(self.options.runs), &file)?);
         let mut outcome = judge().map_err(|error| chain(&error))?;
         outcome.details.push(format!("raw samples: {}", file.display()));
         Ok(outcome)

@@ -13,6 +13,10 @@ use crate::stats::{self, median};
 use crate::sweep::describe;
 use crate::terminal::bytes;
 
+/// Each run of `--runs` is so many rounds of a sweep that compares times: the bounds are some per cent from what holds, less than
+/// single boots differ on a machine that others use.
+const ROUNDS_OF_GROWTH: usize = 2;
+
 /// What is promised of a sweep's results.
 #[derive(Debug)]
 pub struct SweepClaim {
@@ -79,6 +83,14 @@ impl SweepClaim {
         match self.measure {
             Measure::Growth(bound) => bound.to_string(),
             Measure::HostMemory(mib) => format!("at most {mib} MiB"),
+        }
+    }
+
+    /// The rounds that count, of a sweep that is worth `runs`.
+    pub(super) fn rounds(&self, runs: usize) -> usize {
+        match self.measure {
+            Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_GROWTH),
+            Measure::HostMemory(_) => runs,
         }
     }
 

@@ -100,7 +100,7 @@ fn footprint(lab: &Lab) -> Result<(), Failed> {
         .iter()
         .filter_map(|promise| if let Proof::Footprint { kib } = promise.proof { Some(kib) } else { None });
     let most = bounds.min().ok_or("no promise of a footprint")?;
-    let own = lab
-        .with_session(|session| Ok(footprint::measure(session, &lab.flatboot, lab.guest(), &lab.path("footprint"))?))?;
+    let own =
+        lab.with_session(|session| footprint::measure(session, &lab.flatboot, lab.guest(), &lab.path("footprint")))?;
     require(own <= most, || format!("{own} KiB resident outside of guest memory, at most {most} are allowed"))
 }

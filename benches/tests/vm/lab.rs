@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use flatboot_bench::guest::{Ended, Guest};
-use flatboot_bench::{Command, Door, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
+use flatboot_bench::guest::{Ended, Guest, GuestError};
+use flatboot_bench::host::HostError;
+use flatboot_bench::{Command, Door, Error as DoorError, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
@@ -70,27 +71,31 @@ impl Lab {
     /// Runs `guest` to its end.
     ///
     /// The emulated processors are not perfect: one boot of some two thousand has ended in a triple fault without a word from the
-    /// kernel, in a test that had passed hundreds of times. There, and only there, such a guest gets a second chance, and the log says so; a guest that does it
-    /// twice has failed.
+    /// kernel, in a test that had passed hundreds of times, and with many vCPUs the emulated machine itself resets now and then.
+    /// There, and only there, such a guest gets a second chance, and the log says so; a guest that does it twice has failed.
     pub(crate) fn run(&self, guest: &Guest) -> Result<Ended, Failed> {
-        let ended = self.run_once(guest)?;
-        if self.door.kvm() == Kvm::Real || ended.outcome.code != TRIPLE_FAULT {
-            return Ok(ended);
+        let ended = self.run_once(guest);
+        let (what, said) = match &ended {
+            Ok(ended) if ended.outcome.code == TRIPLE_FAULT => ("a triple fault in", self.describe(guest, ended)),
+            Err(error @ GuestError::Door(DoorError::Host(HostError::Ended(_)))) => ("the end of", Failed::from(error)),
+            _ => return Ok(ended?),
+        };
+        if self.door.kvm() == Kvm::Real {
+            return Ok(ended?);
         }
-        let said = self.describe(guest, &ended);
-        eprintln!("NOTE: a triple fault in the emulated KVM host; this guest is booted once more. It was:");
+        eprintln!("NOTE: {what} the emulated KVM host; this guest is booted once more. It was:");
         eprintln!("{}", said.message().unwrap_or_default());
-        self.run_once(guest)
+        Ok(self.run_once(guest)?)
     }
 
-    fn run_once(&self, guest: &Guest) -> Result<Ended, Failed> {
-        self.with_session(|session| Ok(guest.run(session, &self.flatboot)?))
+    fn run_once(&self, guest: &Guest) -> Result<Ended, GuestError> {
+        self.with_session(|session| guest.run(session, &self.flatboot))
     }
 
     /// Runs any program behind the door.
     pub(crate) fn shell(&self, script: &str) -> Result<Outcome, Failed> {
         let command = Command::new("/bin/sh").args(["-c", script]).timeout(Duration::from_secs(240));
-        self.with_session(|session| Ok(session.run(&command)?))
+        Ok(self.with_session(|session| session.run(&command))?)
     }
 
     /// Runs `guest` and requires that it passed all its checks and powered off.
@@ -121,7 +126,10 @@ impl Lab {
     }
 
     /// A host that failed is replaced at the next use.
-    pub(crate) fn with_session<T>(&self, run: impl FnOnce(&mut Session) -> Result<T, Failed>) -> Result<T, Failed> {
+    pub(crate) fn with_session<T, E: From<DoorError>>(
+        &self,
+        run: impl FnOnce(&mut Session) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let mut session = if let Some(session) = held.take() {
             session
