@@ -36,8 +36,10 @@ typedef u64 phys_addr_t;
 #define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
 #define IS_ALIGNED(x, a)	(((x) & ((a) - 1)) == 0)
 #define ALIGN(x, a)		(((x) + (a) - 1) & ~((u64)(a) - 1))
+#define round_down(x, a)	((x) & ~((u64)(a) - 1))
 #define max(a, b)		((a) > (b) ? (a) : (b))
 #define min(a, b)		((a) < (b) ? (a) : (b))
+#define min_t(t, a, b)		min((t)(a), (t)(b))
 #define max_t(t, a, b)		max((t)(a), (t)(b))
 #define array_size(n, size)	((n) * (size))
 
@@ -49,6 +51,8 @@ typedef u64 phys_addr_t;
 #define PAGE_SIZE		4096UL
 #define SMP_CACHE_BYTES		64
 #define MAX_NUMNODES		64
+#define NUMA_NO_NODE		(-1)
+#define PMD_SIZE		(2UL << 20)
 #define PFN_PHYS(x)		((u64)(x) << 12)
 #define PHYS_PFN(x)		((unsigned long)((x) >> 12))
 #define PFN_DOWN(x)		PHYS_PFN(x)

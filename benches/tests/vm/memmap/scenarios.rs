@@ -70,15 +70,15 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         checks: "thp,hog=95%,walk",
         ..PLAIN
     },
-    // Holes at the end of a section and inside one, and movable memory.
+    // Holes at the end of a section and inside one, movable memory, and a log buffer where the memmap's arena ends.
     Scenario {
         name: "holes_and_movable",
         memory: "1G",
-        cmdline: "memmap=64K$0x107ff0000 memmap=3M$0x109000000 movablecore=256M",
+        cmdline: "memmap=64K$0x107ff0000 memmap=3M$0x109000000 movablecore=256M log_buf_len=4M",
         checks: "walk,thp,hog=95%",
         ..PLAIN
     },
-    // As many processors as the emulated host stands, little for the kernel itself.
+    // As many processors as the emulated host mostly stands, little for the kernel itself.
     Scenario { name: "many_processors", cpus: 16, cmdline: "kernelcore=256M", checks: "thp,hog=90%", ..PLAIN },
     Scenario { name: "too_many_processors", cpus: 64, memory: "8G", checks: "thp,hog=90%", ..PLAIN },
     Scenario { name: "nodes", cmdline: "numa=fake=2", checks: "hog=25%,walk", needs: Some("CONFIG_NUMA_EMU"), ..PLAIN },
