@@ -182,7 +182,7 @@ static void check_done(int nid, unsigned long section)
 		CHECK(is_done(nid, page));
 }
 
-/* padata: threads that take pieces of the job, four for each of them. */
+/* padata: threads that take pieces of the job, up to four for each of them. */
 struct padata {
 	struct padata_mt_job *job;
 	pthread_mutex_t lock;
