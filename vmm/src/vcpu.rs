@@ -2,13 +2,14 @@
 //! vCPU threads: all of them start at once and early, do useful work, then run the guest.
 //!
 //! A thread makes its vCPU, says so, and backs its share of the memory that the guest touches first. Secondary vCPUs
-//! then back some of what the boot CPU will touch next, enter `KVM_RUN` and wait there, in the kernel, for their start-up IPI; the boot CPU waits for its entry point.
+//! then back some of what the boot CPU will touch next, enter `KVM_RUN` and wait there, in the kernel, for their start-up
+//! IPI; the boot CPU waits for its entry point.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::{iter, thread};
 
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
@@ -71,14 +72,14 @@ pub struct Waiting {
 /// others back `ahead` before they wait for theirs.
 pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
     let backing = shares(early, count);
-    let mut ahead = shares(ahead, count.saturating_sub(1)).into_iter();
+    // Nothing for the boot CPU.
+    let ahead = iter::once(Vec::new()).chain(shares(ahead, count.saturating_sub(1)));
     let (ready_tx, ready) = channel();
     let (entry, entry_rx) = channel();
     let mut entry_rx = Some(entry_rx);
     let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
     let mut vcpus = 0;
-    for (index, share) in (0u8..).zip(backing) {
-        let ahead = if index == 0 { Vec::new() } else { ahead.next().unwrap_or_default() };
+    for (index, (share, ahead)) in (0u8..).zip(backing.into_iter().zip(ahead)) {
         let worker = Worker {
             index,
             shared: Arc::clone(shared),

@@ -112,7 +112,7 @@ fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
 }
 
 /// What the kernel has allocated of that when it starts init, from the lowest address up: 7 MiB of a VM of 1 GiB, 24 MiB of one of
-/// 64 GiB, from where on its hash tables grow no more.
+/// 256 GiB, counted. What grows are hash tables, the largest of which are full-grown at 64 GiB.
 fn first_taken(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
     let size = plan.input().size.bytes();
     let taken = (FIRST_TAKEN + size / FIRST_TAKEN_SHARE).min(FIRST_TAKEN_MOST).next_multiple_of(HUGE_PAGE);
