@@ -60,26 +60,27 @@ pub enum VcpuError {
     Lost,
 }
 
-/// The running threads, with the boot CPU still waiting for its entry point.
+/// The running threads, all waiting for the boot CPU's entry point.
 #[derive(Debug)]
 pub struct Waiting {
     vcpus: u8,
     ready: Receiver<Result<(), VcpuError>>,
-    entry: Sender<u64>,
+    entries: Vec<Sender<u64>>,
 }
 
-/// Starts a thread for each of `count` vCPUs. Together they back `early`; then the boot CPU waits for its entry point, and the
-/// others back `ahead` before they wait for theirs.
+/// Starts a thread for each of `count` vCPUs. Together they back `early`. When the boot CPU goes to its entry point, the others
+/// back `ahead`, and only then wait for theirs.
 pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
     let backing = shares(early, count);
     // Nothing for the boot CPU.
     let ahead = iter::once(Vec::new()).chain(shares(ahead, count.saturating_sub(1)));
     let (ready_tx, ready) = channel();
-    let (entry, entry_rx) = channel();
-    let mut entry_rx = Some(entry_rx);
+    let mut entries = Vec::new();
     let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
     let mut vcpus = 0;
     for (index, (share, ahead)) in (0u8..).zip(backing.into_iter().zip(ahead)) {
+        let (entry_tx, entry) = channel();
+        entries.push(entry_tx);
         let worker = Worker {
             index,
             shared: Arc::clone(shared),
@@ -87,15 +88,15 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
             ahead,
             busy: Arc::clone(&busy),
             ready: ready_tx.clone(),
+            entry,
         };
-        let entry = entry_rx.take();
         thread::Builder::new()
             .name(format!("vcpu{index}"))
-            .spawn(move || worker.run(entry.as_ref()))
+            .spawn(move || worker.run())
             .map_err(|source| VcpuError::Thread { index, source })?;
         vcpus = index + 1;
     }
-    Ok(Waiting { vcpus, ready, entry })
+    Ok(Waiting { vcpus, ready, entries })
 }
 
 impl Waiting {
@@ -110,7 +111,8 @@ impl Waiting {
     /// The same, since the guest may send IPIs to any of them, then lets the boot CPU go to `entry`.
     pub fn release(mut self, entry: u64) -> Result<(), VcpuError> {
         self.until_ready()?;
-        self.entry.send(entry).map_err(|_| VcpuError::Lost)
+        // The boot CPU's thread comes first here, too.
+        self.entries.iter().try_for_each(|vcpu| vcpu.send(entry)).map_err(|_| VcpuError::Lost)
     }
 }
 
@@ -122,11 +124,11 @@ struct Worker {
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
+    entry: Receiver<u64>,
 }
 
 impl Worker {
-    /// `entry` is there for the boot CPU alone.
-    fn run(self, entry: Option<&Receiver<u64>>) {
+    fn run(self) {
         let index = self.index;
         let created = self.shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source });
         let mut vcpu = match created {
@@ -138,9 +140,9 @@ impl Worker {
             return;
         }
         self.back_share();
+        let Ok(entry) = self.entry.recv() else { return };
         self.back(&self.ahead);
-        if let Some(entry) = entry {
-            let Ok(entry) = entry.recv() else { return };
+        if index == 0 {
             if let Err(error) = vm::set_boot_registers(&vcpu, entry) {
                 return self.shared.sink.end(Ending::Kvm { vcpu: index, what: error.to_string() });
             }

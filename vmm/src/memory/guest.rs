@@ -3,10 +3,10 @@
 #![expect(unsafe_code, reason = "mmap at an alignment of our choice, madvise on ranges of it, memfd, getrusage")]
 
 use std::fs::File;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
+use std::{io, thread};
 
 use rustix::process::{Resource, getrlimit};
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
@@ -155,12 +155,13 @@ pub fn advise_huge(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
 /// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14).
 ///
 /// It goes in steps of a huge page: each holds the lock of this process's address space, which whoever makes a thread or a vCPU
-/// waits for.
+/// waits for, and after each the processor goes to whoever else wants it: the boot CPU's thread may be about to run.
 pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     let mut start = range.start();
     while start < range.end() {
         let end = range.end().min((start / HUGE_PAGE + 1) * HUGE_PAGE);
         advise(memory, GpaRange::new(start, end), libc::MADV_POPULATE_WRITE)?;
+        thread::yield_now();
         start = end;
     }
     Ok(())
