@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
 
+use super::memory::Lent;
 use super::qemu;
 
 /// A running QEMU, killed when this is dropped.
@@ -25,6 +26,8 @@ use super::qemu;
 pub(super) struct Machine {
     killer: Killer,
     ended: mpsc::Receiver<ExitStatus>,
+    /// Of use to the next host, once this one has ended.
+    _memory: Lent,
 }
 
 /// Ends the host from any thread.
@@ -36,8 +39,8 @@ pub struct Killer {
 }
 
 impl Machine {
-    /// Starts QEMU with its messages going to `messages`.
-    pub(super) fn start(arguments: Vec<OsString>, messages: File) -> io::Result<Self> {
+    /// Starts QEMU, which has `memory`, with its messages going to `messages`.
+    pub(super) fn start(arguments: Vec<OsString>, memory: Lent, messages: File) -> io::Result<Self> {
         let (started, start_result) = mpsc::channel();
         let (ending, ended) = mpsc::channel();
         // The parent-death signal is tied to the thread that starts the process: this one lives until QEMU is reaped.
@@ -52,7 +55,7 @@ impl Machine {
         })?;
         let process = start_result.recv().map_err(io::Error::other)??;
         let killer = Killer { process: Arc::new(process), because_of: Arc::default() };
-        Ok(Self { killer, ended })
+        Ok(Self { killer, ended, _memory: memory })
     }
 
     pub(super) fn killer(&self) -> &Killer {
@@ -68,7 +71,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.killer.kill();
-        // Reaped before we go on: its memory is free for the next host.
+        // Reaped before we go on: its memory is for the next host.
         let _ = self.ended.recv();
     }
 }

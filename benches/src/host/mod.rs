@@ -7,6 +7,7 @@
 
 mod console;
 mod machine;
+mod memory;
 mod options;
 mod qemu;
 mod session;
@@ -42,6 +43,14 @@ pub enum HostError {
     Directory {
         /// The parent directory.
         path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no memory for it.
+    #[error("the emulated host's memory: cannot make a file of {size} for it")]
+    Memory {
+        /// Its size.
+        size: MemorySize,
         /// Why.
         source: io::Error,
     },

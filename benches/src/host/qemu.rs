@@ -20,9 +20,10 @@ pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 /// largest correction that the kernel accepts.
 const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic kvm.tsc_tolerance_ppm=20000";
 
-/// Files that one host needs, all but the kernel in one temporary directory.
+/// Files that one host needs, all but memory and kernel in one temporary directory.
 #[derive(Debug)]
 pub(super) struct Files {
+    pub(super) memory: PathBuf,
     pub(super) kernel: PathBuf,
     pub(super) initramfs: PathBuf,
     pub(super) console: PathBuf,
@@ -48,7 +49,8 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.text("-M q35,memory-backend=ram -accel tcg,thread=multi -cpu max,+svm");
     args.text(&format!("-smp {} -m {}", options.cpus, options.memory));
     // Without reserve=off a machine with less memory than the host's size could refuse the mapping.
-    args.text(&format!("-object memory-backend-ram,id=ram,reserve=off,size={}", options.memory));
+    let memory = format!("memory-backend-file,id=ram,share=on,reserve=off,size={},mem-path=", options.memory);
+    args.option("-object", &memory, &files.memory);
     args.path("-kernel", &files.kernel);
     args.path("-initrd", &files.initramfs);
     args.pair("-append", KERNEL_COMMAND_LINE);
@@ -117,6 +119,7 @@ mod tests {
     fn line(options: &HostOptions) -> String {
         let file = |name: &str| PathBuf::from("/tmp/a,b").join(name);
         let files = Files {
+            memory: file("memory"),
             kernel: file("bzImage"),
             initramfs: file("initramfs"),
             console: file("console"),

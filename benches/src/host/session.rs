@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::console::{Console, ConsoleEnd};
 use super::machine::{self, Killer, Machine};
+use super::memory::Lent;
 use super::qemu::{self, Files};
 use super::terminal::RawTerminal;
 use super::{HostError, HostOptions};
@@ -74,7 +75,11 @@ impl HostSession {
         let directory = runtime_directory()?;
         let failed = |source| HostError::Directory { path: directory.path().to_path_buf(), source };
         let file = |name: &str| directory.path().join(name);
+        let size = options.memory;
+        let no_memory = |source| HostError::Memory { size, source };
+        let memory = Lent::take(size).map_err(no_memory)?;
         let files = Files {
+            memory: memory.path(),
             kernel,
             initramfs: file("initramfs"),
             console: file("console"),
@@ -90,7 +95,7 @@ impl HostSession {
 
         let deadline = Instant::now() + options.start_limit;
         let copy = messages.try_clone().map_err(failed)?;
-        let machine = Machine::start(qemu::arguments(&options, &files), copy).map_err(HostError::NoQemu)?;
+        let machine = Machine::start(qemu::arguments(&options, &files), memory, copy).map_err(HostError::NoQemu)?;
         let mut unconnected = Unconnected { machine, console, messages };
         let control = unconnected.accept(&control, &options, deadline)?;
         let stdin = unconnected.accept(&stdin, &options, deadline)?;
