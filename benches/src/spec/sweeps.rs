@@ -15,7 +15,7 @@ use crate::terminal::bytes;
 
 /// Each run of `--runs` is so many rounds of a sweep that compares times: the bounds are some per cent from what holds, less than
 /// single boots differ on a machine that others use.
-const ROUNDS_OF_GROWTH: usize = 2;
+const ROUNDS_OF_GROWTH: usize = 3;
 
 /// What is promised of a sweep's results.
 #[derive(Debug)]
