@@ -127,7 +127,7 @@ static void check_offline(struct zone *zone, unsigned long pfn)
 	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION) == section_is_mixed(zone->nid, pfn));
 }
 
-void init_memmap_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
+void init_reserved_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
 {
 	CHECK(in_one_block(pfn, end_pfn));
 	check_offline(zone, pfn);
@@ -258,7 +258,7 @@ static void grow_node(int nid)
 		struct zone *zone = &NODE_DATA(nid)->node_zones[zid];
 		unsigned long grown = 0;
 
-		while (memmap_grow_zone(zone))
+		while (memmap_grow_zone(zone, 0))
 			CHECK(++grown <= plan->nr_sections);
 		CHECK(zone_deferred_pages(zone) == 0);
 	}
@@ -272,7 +272,7 @@ static void grow_a_little(int nid)
 	for (i = 0; i < 8; i++) {
 		struct zone *zone = &NODE_DATA(nid)->node_zones[thread_random(MAX_NR_ZONES)];
 
-		if (!memmap_grow_zone(zone))
+		if (!memmap_grow_zone(zone, 0))
 			CHECK(zone_deferred_pages(zone) == 0);
 	}
 }

@@ -15,7 +15,7 @@ struct padata_mt_job {
 
 void padata_do_multithreaded(struct padata_mt_job *job);
 
-void init_memmap_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);
+void init_reserved_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);
 void init_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);
 void prepare_deferred_pages(unsigned long pfn, unsigned long end_pfn);
 void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);

@@ -193,7 +193,7 @@ static inline unsigned long section_nr_to_pfn(unsigned long nr)
 
 struct memblock_region {
 	phys_addr_t base, size;
-	bool memmap;
+	bool late;
 };
 
 struct memblock_type {
@@ -215,7 +215,7 @@ bool node_online(int nid);
 bool slab_is_available(void);
 
 #define MEMBLOCK_NONE	0
-#define memblock_is_reserved_memmap(r)	((r)->memmap)
+#define memblock_is_reserved_late(r)	((r)->late)
 #define for_each_reserved_mem_region(r)	\
 	for (r = memblock.reserved.regions; r < memblock.reserved.regions + memblock.reserved.cnt; r++)
 
