@@ -17,6 +17,8 @@ use crate::door::{Error, Session};
 
 /// What starts every line that the tiny init reports.
 const REPORT: &str = "FLATBOOT ";
+/// Many checks read it, and the guest kernel has it only on demand.
+const DEBUGFS: &str = "debugfs=on";
 
 /// Where a timeline begins: the VMM's exec.
 pub const EXEC: &str = "exec";
@@ -162,7 +164,7 @@ impl Guest {
             .args(["run", "--cpus", &format!("boot={}", self.cpus), "--memory", &self.memory])
             .arg("--kernel")
             .arg(&self.kernel)
-            .args(["--cmdline", &format!("quiet {}{checks}", self.cmdline)])
+            .args(["--cmdline", &format!("quiet {DEBUGFS} {}{checks}", self.cmdline)])
             .args(self.options.iter().cloned())
             .timeout(self.limit);
         for (option, file) in [("--initramfs", &self.initramfs), ("--timeline", &self.timeline)] {
@@ -257,7 +259,7 @@ mod tests {
         let guest = Guest::new(Path::new("/k"), Path::new("/i")).cpus(3).memory("size=5G").checks("a,b").cmdline("x=1");
         let command = guest.options(["--disk", "path=/d"]).command(Path::new("/flatboot"));
         let words: Vec<_> = command.args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let expected = "run|--cpus|boot=3|--memory|size=5G|--kernel|/k|--cmdline|quiet x=1 \"flatboot.check=a,b\"|--disk|path=/d|--initramfs|/i";
+        let expected = "run|--cpus|boot=3|--memory|size=5G|--kernel|/k|--cmdline|quiet debugfs=on x=1 \"flatboot.check=a,b\"|--disk|path=/d|--initramfs|/i";
         assert_eq!(words.join("|"), expected);
     }
 }

@@ -25,8 +25,8 @@ use crate::{artifact, initramfs};
 /// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them. The
 /// guest waits at its end, so that the observer finds the VMM as it was when init came up.
 const CMDLINE: &str = "console=ttyS0 quiet swiotlb=noforce io_delay=none pci=off flatboot.end=hang";
-/// What makes the guest say when its memmap is filled.
-const FILLED: &str = " flatboot.check=settle";
+/// What makes the guest say when its memmap is filled, which it learns from debugfs.
+const FILLED: &str = " debugfs=on flatboot.check=settle";
 /// What a host may need besides the boot: its own start, staging of files, power-off.
 const OVERHEAD: Duration = Duration::from_secs(180);
 
