@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! vCPU threads: all of them start at once and early, do useful work, then run the guest.
 //!
-//! A thread makes its vCPU, says so, and backs its share of the memory that the guest touches first. Secondary vCPUs
-//! then back some of what the boot CPU will touch next, enter `KVM_RUN` and wait there, in the kernel, for their start-up
-//! IPI; the boot CPU waits for its entry point.
+//! A thread makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
+//! CPU has an entry point. The boot CPU goes there. Secondary vCPUs back some of what it will touch next, enter `KVM_RUN` and
+//! wait there, in the kernel, for their start-up IPI.
 
 use std::io;
 use std::sync::Arc;

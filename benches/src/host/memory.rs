@@ -2,10 +2,8 @@
 //! The emulated machine's memory, which one host of this process leaves to the next.
 //!
 //! A real machine's memory is there. An emulated machine's is backed page by page when it is first touched, and what that
-//! costs depends on the machine below: where free pages go back to a hypervisor (free page reporting), the first touch of
-//! 4 GiB takes from a fifth of a second, right after they were freed, to ten seconds, a little later. That would be measured
-//! instead of the guest. So the memory is a file without a name that stays; a host finds in it what the one before has left,
-//! as after a warm reset.
+//! costs depends on the machine below (docs/measuring.md); it would be measured instead of the guest. So the memory is a file
+//! without a name that stays; a host finds in it what the one before has left, as after a warm reset.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;

@@ -263,7 +263,7 @@ impl Bench {
         // A host that fails costs one boot and not the sweep.
         let failed = |why: String| End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
         let mut output = self.observer(&[], &[&json], limit, stop);
-        if let Err(error) = &output
+        if let Err(SweepError::Door(error)) = &output
             && error.is_reset()
             && !stop.is_asked()
         {

@@ -103,10 +103,3 @@ pub enum SweepError {
     #[error(transparent)]
     Results(#[from] crate::results::ResultsError),
 }
-
-impl SweepError {
-    /// Whether the emulated machine itself reset under the boot, which it does now and then and which says nothing of what was booted.
-    fn is_reset(&self) -> bool {
-        matches!(self, Self::Door(crate::door::Error::Host(crate::host::HostError::Ended(_))))
-    }
-}

@@ -6,7 +6,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use flatboot_bench::guest::{Ended, Guest, GuestError};
-use flatboot_bench::host::HostError;
 use flatboot_bench::{Command, Door, Error as DoorError, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
@@ -77,7 +76,7 @@ impl Lab {
         let ended = self.run_once(guest);
         let (what, said) = match &ended {
             Ok(ended) if ended.outcome.code == TRIPLE_FAULT => ("a triple fault in", self.describe(guest, ended)),
-            Err(error @ GuestError::Door(DoorError::Host(HostError::Ended(_)))) => ("the end of", Failed::from(error)),
+            Err(error @ GuestError::Door(door)) if door.is_reset() => ("the end of", Failed::from(error)),
             _ => return Ok(ended?),
         };
         if self.door.kvm() == Kvm::Real {
