@@ -29,10 +29,14 @@ impl Samples {
         self.all.push(sample);
     }
 
+    /// The boots of `variant`, in the order of the rounds.
+    fn of<'a>(&'a self, variant: &'a str) -> impl Iterator<Item = &'a Timeline> {
+        self.all.iter().filter(move |sample| sample.variant == variant).map(|sample| &sample.timeline)
+    }
+
     /// The values that `read` gives for the boots of `variant`, sorted.
     fn values(&self, variant: &str, read: impl Fn(&Timeline) -> Option<u64>) -> Vec<u64> {
-        let boots = self.all.iter().filter(|sample| sample.variant == variant);
-        let mut values: Vec<_> = boots.filter_map(|sample| read(&sample.timeline)).collect();
+        let mut values: Vec<_> = self.of(variant).filter_map(read).collect();
         values.sort_unstable();
         values
     }
@@ -49,10 +53,12 @@ impl Samples {
         stats::median(&self.values(variant, |timeline| timeline.faults_between(step.0, step.1)))
     }
 
-    /// Ratio of the medians of two variants.
+    /// Median of the ratios of two variants within each round; none if a boot lacks a mark.
     #[must_use]
     pub fn ratio(&self, above: &str, below: &str, step: (&str, &str)) -> Option<f64> {
-        stats::ratio(self.median(above, step)?, self.median(below, step)?)
+        let steps =
+            |variant| self.of(variant).map(|timeline| timeline.between(step.0, step.1)).collect::<Option<Vec<_>>>();
+        stats::ratio_by_round(&steps(above)?, &steps(below)?)
     }
 
     /// A row a variant: samples, minimum, median, 95th percentile of `step` in milliseconds, host faults, init.
@@ -111,7 +117,9 @@ pub(super) mod tests {
         let samples = samples(&[("x", 30), ("y", 10), ("x", 10), ("y", 10), ("x", 20), ("y", 30)]);
         let step = ("a", "b");
         assert_eq!((samples.median("x", step), samples.median("y", step)), (Some(20), Some(10)));
-        assert_eq!(samples.ratio("x", "y", step), Some(2.0));
+        // 30 / 10, 10 / 10 and 20 / 30, round by round.
+        assert_eq!(samples.ratio("x", "y", step), Some(1.0));
+        assert_eq!(samples.ratio("x", "y", ("a", "c")), None);
         assert_eq!(samples.median_faults("x", step), Some(10));
         assert_eq!(samples.ratio("x", "z", step), None);
         assert_eq!(samples.median("x", ("a", "c")), None);

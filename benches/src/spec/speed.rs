@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::guest::Guest;
 
-/// A ratio of medians.
+/// A ratio: the median of those within each round.
 #[derive(Debug)]
 pub struct Claim {
     /// The step that is timed: from one mark to another.
     pub step: (&'static str, &'static str),
     /// The boots that are run, those that only explain the numbers included.
     pub variants: fn(&Bench) -> Result<Vec<Variant>, BenchError>,
-    /// The variant whose median is divided …
+    /// The variant whose time is divided …
     pub above: &'static str,
     /// … by that of this one.
     pub below: &'static str,

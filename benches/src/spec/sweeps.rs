@@ -29,7 +29,7 @@ pub struct SweepClaim {
 /// What is read off a sweep's results.
 #[derive(Debug)]
 pub enum Measure {
-    /// Median time to init with the most memory over that with the least.
+    /// Time to init with the most memory over that with the least, median of the rounds.
     Growth(Bound),
     /// Median host memory at init, in MiB, of the largest variant: at most so much.
     HostMemory(u64),
@@ -107,10 +107,10 @@ impl SweepClaim {
         let (holds, measured) = match self.measure {
             Measure::Growth(_) if groups.len() < 2 => return Err(SweepsError::NoSizes),
             Measure::Growth(bound) => {
-                let (above, below) = (median(&largest.inits()), median(&smallest.inits()));
-                let ratio = above.zip(below).and_then(|(above, below)| stats::ratio(above, below)).unwrap_or(f64::NAN);
-                let of = milliseconds;
-                (bound.holds(ratio), format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(above), of(below)))
+                let rounds = |group: &Group<'_>| group.samples.iter().map(|sample| sample.init_ns).collect::<Vec<_>>();
+                let ratio = stats::ratio_by_round(&rounds(largest), &rounds(smallest)).unwrap_or(f64::NAN);
+                let of = |group: &Group<'_>| milliseconds(median(&group.inits()));
+                (bound.holds(ratio), format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(largest), of(smallest)))
             }
             Measure::HostMemory(mib) => {
                 let taken = median(&largest.memory()).unwrap_or(u64::MAX);

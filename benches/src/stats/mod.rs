@@ -5,4 +5,4 @@ mod bootstrap;
 mod order;
 
 pub use bootstrap::{Interval, RESAMPLES, Resampled};
-pub use order::{Summary, median, percentile, ratio};
+pub use order::{Summary, median, percentile, ratio, ratio_by_round};
