@@ -22,6 +22,7 @@
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
+//! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `handoff` | debugfs has files of the memmap hand-off | `files`: name to content |
 //! | `dmesg=TEXT` | a line of the kernel log contains TEXT | `count`, `lines` (the first 32) |
 //! | `nodmesg=TEXT` | no line does | the same |
@@ -31,7 +32,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{buddy, devices, fill, hog, hugetlb, kernel, memmap, memory, report, storm, walk};
+use crate::{buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, report, storm, walk};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
 pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
@@ -75,6 +76,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
         "rng" => devices::rng(),
+        "identifiers" => identifiers::identifiers(),
         "echo" => devices::echo(),
         _ => Err(format!("{name}: no such check")),
     }

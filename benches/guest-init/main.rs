@@ -22,6 +22,7 @@ mod files;
 mod fill;
 mod hog;
 mod hugetlb;
+mod identifiers;
 mod kernel;
 mod loopback;
 mod memmap;

@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("devices::readonly_disk_stays_as_it_is", readonly),
     ("devices::most_disks", most_disks),
     ("devices::entropy", |lab| lab.passes(&lab.guest().checks("rng")).map(drop)),
+    ("devices::ip_identifiers", |lab| lab.passes(&lab.guest().checks("identifiers")).map(drop)),
     ("devices::serial_to_a_file", serial_file),
     ("devices::no_serial_port", no_serial),
 ];
