@@ -13,8 +13,10 @@ use crate::memory::{PAGE, meminfo_kib};
 
 /// How long `settle` waits unless told otherwise.
 const LIMIT_S: u64 = 600;
-/// How often it looks, and how much later than the kernel's last count its mark may come.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often it looks. The fill is timed by the kernel's marks, and each look takes a processor from it.
+const LOOK: Duration = Duration::from_millis(100);
+/// How much later than the kernel's last count its mark may come.
+const MARK: Duration = Duration::from_millis(10);
 
 /// Waits until every node's deferred part of the memmap is filled. A kernel that defers nothing beyond its boot has filled
 /// it before init, and says nothing of it.
@@ -30,7 +32,7 @@ pub(crate) fn settle(seconds: Option<&str>) -> Outcome {
         let is_filled = deferred == 0 && nodes_are_filled(&nodes)?;
         if is_filled || since.elapsed() >= Duration::from_secs(seconds) {
             // The mark that it is over may come a moment after the count that says so.
-            thread::sleep(LOOK);
+            thread::sleep(MARK);
             let nodes = nodes.lines().map(Value::from).collect();
             return Ok((is_filled, fields([("deferred_kib", deferred.into()), ("nodes", Value::Array(nodes))])));
         }

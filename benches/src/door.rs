@@ -101,9 +101,7 @@ impl Error {
     pub fn is_reset(&self) -> bool {
         matches!(self, Self::Host(HostError::Ended(_)))
     }
-}
 
-impl Error {
     /// Exit code that tells the door's failures from the program's: 124 time ran out, 128 + n ended by signal n, else 125.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

@@ -76,6 +76,12 @@ impl Progress {
         }
     }
 
+    /// What is worth a line of its own between steps.
+    pub(super) fn note(&self, what: &str) {
+        self.clear();
+        let _ = writeln!(io::stderr(), "NOTE: {what}");
+    }
+
     /// Removes the line from a terminal.
     pub(super) fn clear(&self) {
         if self.terminal && self.told.is_some() {

@@ -7,6 +7,10 @@ use super::PROMISES;
 use super::speed::Claim;
 use super::sweeps::{Measure, SweepClaim};
 
+/// Each run of `--runs` is so many rounds where the bound is some per cent from what holds: less than single boots differ on a
+/// machine that others use.
+pub(super) const ROUNDS_OF_CLOSE_BOUNDS: usize = 3;
+
 /// Something that Flatboot promises, and the proof of it.
 #[derive(Debug)]
 pub struct Promise {

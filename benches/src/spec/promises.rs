@@ -2,7 +2,7 @@
 //! The promises. A new one is an entry here and the row of docs/SPECIFICATION.md that the test then asks for.
 
 use super::bench::{Bench, BenchError, Variant};
-use super::promise::{Bound, Promise, Proof, Section};
+use super::promise::{Bound, Promise, Proof, ROUNDS_OF_CLOSE_BOUNDS, Section};
 use super::speed::{self, Claim};
 use super::sweeps::{Measure, SweepClaim};
 use crate::guest::EXEC;
@@ -49,6 +49,7 @@ pub const PROMISES: &[Promise] = &[
             above: "async",
             below: "parallel",
             bound: Bound::AtMost(1.15),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
             cpus: 2,
             also: speed::nothing,
         }),
@@ -69,6 +70,7 @@ pub const PROMISES: &[Promise] = &[
             above: "warm, 1 thread",
             below: "warm, 2 threads",
             bound: Bound::AtLeast(1.5),
+            rounds: 1,
             cpus: 2,
             also: speed::share_of_faults,
         }),
@@ -83,6 +85,7 @@ pub const PROMISES: &[Promise] = &[
             above: "64 regions",
             below: "1 region",
             bound: Bound::AtMost(1.1),
+            rounds: 1,
             cpus: 1,
             also: speed::stock_ratio,
         }),
@@ -251,6 +254,7 @@ const fn first_use(
         above: "async",
         below: "parallel",
         bound: Bound::AtMost(1.1),
+        rounds: 1,
         cpus: 2,
         also: speed::nothing,
     };

@@ -229,7 +229,7 @@ impl Runner<'_> {
         if cpus < claim.cpus {
             return Ok(Outcome::cannot_here(format!("it takes {} processors, there is {cpus}", claim.cpus)));
         }
-        let runs = self.options.runs;
+        let runs = self.options.runs.saturating_mul(claim.rounds);
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
         let said = |error: BenchError| chain(&error);
         let variants = (claim.variants)(bench).map_err(said)?;

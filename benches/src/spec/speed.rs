@@ -22,6 +22,8 @@ pub struct Claim {
     pub below: &'static str,
     /// What the ratio must be.
     pub bound: Bound,
+    /// Rounds for each of `--runs`.
+    pub rounds: usize,
     /// Processors of this machine without which the comparison means nothing.
     pub cpus: usize,
     /// What the other variants say.
@@ -135,6 +137,7 @@ mod tests {
             above: "x",
             below: "y",
             bound,
+            rounds: 1,
             cpus: 1,
             also: |_, _| String::new(),
         }

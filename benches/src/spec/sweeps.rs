@@ -6,16 +6,12 @@ use std::process::{Command, Stdio};
 use std::{env, io};
 
 use super::outcome::{Outcome, Status};
-use super::promise::Bound;
+use super::promise::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
 use super::samples::milliseconds;
 use crate::results::{self, Group, Results, ResultsError, groups};
 use crate::stats::{self, median};
 use crate::sweep::describe;
 use crate::terminal::bytes;
-
-/// Each run of `--runs` is so many rounds of a sweep that compares times: the bounds are some per cent from what holds, less than
-/// single boots differ on a machine that others use.
-const ROUNDS_OF_GROWTH: usize = 3;
 
 /// What is promised of a sweep's results.
 #[derive(Debug)]
@@ -89,7 +85,7 @@ impl SweepClaim {
     /// The rounds that count, of a sweep that is worth `runs`.
     pub(super) fn rounds(&self, runs: usize) -> usize {
         match self.measure {
-            Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_GROWTH),
+            Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_CLOSE_BOUNDS),
             Measure::HostMemory(_) => runs,
         }
     }
