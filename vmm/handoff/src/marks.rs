@@ -47,6 +47,17 @@ macro_rules! marks {
 }
 
 marks! {
+    FIRMWARE_ENTRY = 0x01, "firmware-entry", "The firmware's C code begins, without memory of its own";
+    FIRMWARE_PEI = 0x02, "firmware-pei", "The firmware has unpacked itself and looks for memory";
+    FIRMWARE_DXE = 0x03, "firmware-dxe", "The firmware has memory and loads its drivers";
+    FIRMWARE_PLAN = 0x04, "firmware-plan", "The firmware has read the VMM's plan, or found that there is none";
+    FIRMWARE_BDS = 0x05, "firmware-bds", "All drivers are loaded: the firmware looks for something to boot";
+    FIRMWARE_BACKED = 0x06, "firmware-backed", "All processors have backed the memory that the kernel touches first";
+    FIRMWARE_LOADER = 0x07, "firmware-loader", "The firmware starts a boot loader, or a kernel that is its own";
+    FIRMWARE_END = 0x08, "firmware-end", "The loader takes over from the firmware (ExitBootServices)";
+    FIRMWARE_NO_LOADER = 0x1d, "firmware-no-loader", "The firmware found nothing to boot and gives up";
+    FIRMWARE_PLAN_INVALID = 0x1e, "firmware-plan-invalid", "The VMM's plan breaks a rule and is ignored";
+    FIRMWARE_FAILED = 0x1f, "firmware-failed", "The firmware cannot go on";
     KERNEL_ENTRY = 0x40, "kernel-entry", "The kernel's C code begins";
     INIT_EXEC = 0x41, "init-exec", "The kernel is about to run /sbin/init or /init";
     MEMORY_MAP_READY = 0x42, "memory-map-ready", "The memory map is known and the boot-time allocator works";
