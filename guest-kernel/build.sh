@@ -53,7 +53,7 @@ main() {
 	*) die "'${1:-}' is none of guest, base, stock, debug, kasan, host (--help says more)" ;;
 	esac
 	[ $# -eq 1 ] || die "takes one kernel name, got $#: $*"
-	begin
+	begin kernel
 	check_tools
 	describe
 	find_source

@@ -58,7 +58,7 @@ fast_path_main() {
 	-h | --help) fast_path_usage && exit 0 ;;
 	*) die "'$1': takes no arguments (--help says more)" ;;
 	esac
-	begin
+	begin kernel
 	name=fast-path label=fast-path
 	check_tools
 	command -v objdump >/dev/null || die "objdump is not installed: apt-get install binutils"

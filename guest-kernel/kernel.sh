@@ -51,7 +51,7 @@ content_key() {
 		echo "$source_id"
 		gcc --version
 		ld --version
-		cat -- "${patches[@]}" "${fragments[@]}" "$here/lib.sh" "$here/kernel.sh" "$@"
+		cat -- "${patches[@]}" "${fragments[@]}" "$here/../benches/build-lib.sh" "$here/lib.sh" "$here/kernel.sh" "$@"
 	} | sha256sum | cut -c1-16
 }
 

@@ -5,7 +5,7 @@ set -euo pipefail
 
 program=guest-kernel/tests/selftests.sh
 name=selftests label=selftests
-# shellcheck source-path=SCRIPTDIR source=../lib.sh
+# shellcheck source-path=SCRIPTDIR source-path=SCRIPTDIR/.. source=../lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 ours=$here/tests/selftests     # what is not from the kernel's source
 
@@ -36,7 +36,7 @@ content_key() {
 	{
 		echo "$source_id"
 		gcc --version
-		cat -- "$ours"/* "$here/tests/selftests.sh" "$here/lib.sh"
+		cat -- "$ours"/* "$here/tests/selftests.sh" "$here/../benches/build-lib.sh" "$here/lib.sh"
 	} | sha256sum | cut -c1-16
 }
 
@@ -100,7 +100,7 @@ main() {
 	-h | --help) usage && exit 0 ;;
 	*) die "'$1': takes no argument (--help says more)" ;;
 	esac
-	begin
+	begin kernel
 	need_tools gcc:gcc make:make xz:xz-utils tar:tar sha256sum:coreutils flock:util-linux awk:mawk cpio:cpio
 	find_source
 	build_once "$(content_key)"
