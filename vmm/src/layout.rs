@@ -49,14 +49,18 @@ pub const ABOVE_4G: u64 = 1 << 32;
 pub const VIRTIO_MMIO: Range<u64> = 0xd000_0000..0xd000_e000;
 /// Bytes from one virtio-mmio register block to the next.
 pub const VIRTIO_MMIO_STRIDE: u64 = PAGE_SIZE;
+/// Power registers where firmware for QEMU's microvm expects its generic event device: sleep control, sleep status, reset.
+pub const FIRMWARE_POWER: Range<u64> = 0xfea0_0200..0xfea0_0203;
 /// The I/O APIC (in the kernel).
 pub const IOAPIC: Range<u64> = 0xfec0_0000..0xfec0_1000;
 /// The local APICs (in the kernel).
 pub const LAPIC: Range<u64> = 0xfee0_0000..0xfee0_1000;
-/// One page that KVM on Intel needs for an identity map, then three for a task state segment.
-pub const KVM_IDENTITY_MAP: Range<u64> = 0xfffb_c000..0xfffb_d000;
+/// One page that KVM on Intel needs for an identity map, then three for a task state segment; below all that flash may take.
+pub const KVM_IDENTITY_MAP: Range<u64> = 0xfeff_c000..0xfeff_d000;
 /// See [`KVM_IDENTITY_MAP`].
-pub const KVM_TSS: Range<u64> = 0xfffb_d000..0xfffc_0000;
+pub const KVM_TSS: Range<u64> = 0xfeff_d000..0xff00_0000;
+/// Room for a firmware image, whose last byte is the last one of it: the processor starts 16 bytes below 4 GiB.
+pub const FLASH: Range<u64> = 0xff00_0000..ABOVE_4G;
 
 // ---- I/O ports ------------------------------------------------------------------------------------------------------
 
@@ -68,6 +72,8 @@ pub const PORT_MARK: Range<u64> = 0x80..0x81;
 pub const PORT_SERIAL: Range<u64> = 0x3f8..0x400;
 /// pvpanic: the guest says that it panicked.
 pub const PORT_PVPANIC: Range<u64> = 0x505..0x506;
+/// fw_cfg, by which firmware learns of its machine: selector, data and, from offset 4, the DMA address.
+pub const PORT_FW_CFG: Range<u64> = 0x510..0x51c;
 /// ACPI sleep control register, then sleep status register, of a hardware-reduced machine.
 pub const PORT_SLEEP: Range<u64> = 0x600..0x602;
 /// ACPI reset register.
@@ -86,7 +92,7 @@ pub const GSI_VIRTIO: Range<u32> = 10..24;
 pub const VIRTIO_SLOTS: usize = (GSI_VIRTIO.end - GSI_VIRTIO.start) as usize;
 
 /// Every named range of guest physical address, in address order.
-pub const RANGES: [(&str, Range<u64>); 11] = [
+pub const RANGES: [(&str, Range<u64>); 13] = [
     ("GDT", GDT),
     ("zero page", ZERO_PAGE),
     ("boot page tables", BOOT_PAGE_TABLES),
@@ -94,10 +100,12 @@ pub const RANGES: [(&str, Range<u64>); 11] = [
     ("hand-off", HANDOFF),
     ("ACPI tables", ACPI),
     ("virtio-mmio", VIRTIO_MMIO),
+    ("firmware's power registers", FIRMWARE_POWER),
     ("I/O APIC", IOAPIC),
     ("local APIC", LAPIC),
     ("KVM identity map", KVM_IDENTITY_MAP),
     ("KVM TSS", KVM_TSS),
+    ("firmware flash", FLASH),
 ];
 
 const _: () = {

@@ -221,10 +221,12 @@ START            END                     SIZE  WHAT
 0x00000000e0000  0x0000000100000      128 KiB    reserved, ACPI tables
 0x0000000100000  0x0000020000000      511 MiB    RAM, region 0 (RAGGED)
 0x00000d0000000  0x00000d000e000       56 KiB  virtio-mmio
+0x00000fea00200  0x00000fea00203          3 B  firmware's power registers
 0x00000fec00000  0x00000fec01000        4 KiB  I/O APIC
 0x00000fee00000  0x00000fee01000        4 KiB  local APIC
-0x00000fffbc000  0x00000fffbd000        4 KiB  KVM identity map
-0x00000fffbd000  0x00000fffc0000       12 KiB  KVM TSS
+0x00000feffc000  0x00000feffd000        4 KiB  KVM identity map
+0x00000feffd000  0x00000ff000000       12 KiB  KVM TSS
+0x00000ff000000  0x0000100000000       16 MiB  firmware flash
 0x0000100000000  0x0000220400000     4612 MiB  KVM slot 1, RAM, region 1 (ZEROED, RAGGED)
 0x000021ae00000  0x0000220000000       82 MiB    memmap arena 0
 ";
