@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ACPI tables of a hardware-reduced machine (ACPI 6.5, section 4.1): RSDP, XSDT, FADT, DSDT, MADT, SRAT.
+//!
+//! A guest without firmware finds them in its memory ([`write`]). Firmware places them itself, by a [script](loader).
 
 mod dsdt;
 mod fixed;
+pub mod loader;
 mod processors;
+mod relocatable;
 
-use acpi_tables::Aml;
-use acpi_tables::rsdp::Rsdp;
-use acpi_tables::xsdt::XSDT;
+use relocatable::Tables;
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::layout;
@@ -48,48 +50,16 @@ pub struct Machine<'a> {
 
 /// Writes all tables into [`layout::ACPI`]; the RSDP is its first byte.
 pub fn write(memory: &GuestMemory, machine: &Machine<'_>) -> Result<(), AcpiError> {
-    let mut writer = Writer { memory, next: layout::ACPI.start + 64 };
-    let dsdt = writer.put(&bytes(&dsdt::build(machine)))?;
-    let tables = [
-        writer.put(&bytes(&fixed::fadt(dsdt)))?,
-        writer.put(&bytes(&processors::madt(machine.vcpus)))?,
-        writer.put(&bytes(&processors::srat(machine)))?,
-    ];
-    let mut xsdt = XSDT::new(OEM_ID, OEM_TABLE_ID, OEM_REVISION);
-    for table in tables {
-        xsdt.add_entry(table);
+    const RSDP_ROOM: u64 = 64;
+    let base = layout::ACPI.start + RSDP_ROOM;
+    let (rsdp, tables) = Tables::new(machine).at(base);
+    let (needed, available) = (RSDP_ROOM + tables.len() as u64, layout::ACPI.end - layout::ACPI.start);
+    if needed > available {
+        return Err(AcpiError::TooLarge { needed, available });
     }
-    let xsdt = writer.put(&bytes(&xsdt))?;
-    memory.write_slice(&bytes(&Rsdp::new(OEM_ID, xsdt)), GuestAddress(layout::ACPI.start))?;
+    memory.write_slice(&rsdp, GuestAddress(layout::ACPI.start))?;
+    memory.write_slice(&tables, GuestAddress(base))?;
     Ok(())
-}
-
-fn bytes(table: &dyn Aml) -> Vec<u8> {
-    let mut out = Vec::new();
-    table.to_aml_bytes(&mut out);
-    out
-}
-
-/// Lays tables one after another, 16-byte aligned.
-struct Writer<'a> {
-    memory: &'a GuestMemory,
-    next: u64,
-}
-
-impl Writer<'_> {
-    fn put(&mut self, table: &[u8]) -> Result<u64, AcpiError> {
-        let at = self.next;
-        let end = at + table.len() as u64;
-        if end > layout::ACPI.end {
-            return Err(AcpiError::TooLarge {
-                needed: end - layout::ACPI.start,
-                available: layout::ACPI.end - layout::ACPI.start,
-            });
-        }
-        self.memory.write_slice(table, GuestAddress(at))?;
-        self.next = end.next_multiple_of(16);
-        Ok(at)
-    }
 }
 
 #[cfg(test)]
