@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds the kernel's own mm selftests, and the initramfs that runs them in a VM, and prints the directory that holds it.
+# shellcheck source-path=SCRIPTDIR/..
 set -euo pipefail
 
 program=guest-kernel/tests/selftests.sh
 name=selftests label=selftests
-# shellcheck source-path=SCRIPTDIR source-path=SCRIPTDIR/.. source=../lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 ours=$here/tests/selftests     # what is not from the kernel's source
 
