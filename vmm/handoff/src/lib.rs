@@ -56,6 +56,6 @@ pub const KERNEL_PARAMETER: &str = "memmap_handoff";
 /// section 4.6): 7117910f-e8ce-4928-b5d9-7dd88c38e031.
 pub const EFI_TABLE_GUID: (u32, u16, u16, [u8; 8]) =
     (0x7117_910f, 0xe8ce, 0x4928, [0xb5, 0xd9, 0x7d, 0xd8, 0x8c, 0x38, 0xe0, 0x31]);
-/// Name of the fw_cfg file in which firmware finds the VMM's plan: a table. QEMU keeps names below `opt/` for its users
+/// Name of the `fw_cfg` file in which firmware finds the VMM's plan: a table. QEMU keeps names below `opt/` for its users
 /// (`docs/specs/fw_cfg.rst`).
 pub const PLAN_FILE: &str = "opt/org.flatboot/plan";

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract in C, for the kernel series.
-//!
-//! `cargo run -p flatboot-handoff --example c-header -- guest-kernel/include` writes the headers again.
+//! The kernel series' headers: Linux style, under the kernel's licence.
 
-use core::fmt::{self, Display, Formatter, LowerHex};
+use core::fmt::{self, Display, Formatter};
 
+use super::{Address, Hex};
 use crate::marks::{self, Mark, Origin};
 use crate::wire::{self, Field};
 use crate::{
@@ -12,44 +11,10 @@ use crate::{
     SETUP_DATA_TYPE,
 };
 
-/// A header file; its [`Display`] is the file's content.
-#[derive(Debug, Clone, Copy)]
-pub struct CHeader {
-    /// Its file name.
-    pub file_name: &'static str,
-    title: &'static str,
-    guard: &'static str,
-    body: fn(&mut Formatter<'_>) -> fmt::Result,
-}
+pub(super) fn boot_marks(f: &mut Formatter<'_>) -> fmt::Result {
+    const GUARD: &str = "_LINUX_BOOT_MARKS_ABI_H";
 
-/// Every header, by file name.
-pub const ALL: [CHeader; 2] = [
-    CHeader {
-        file_name: "boot_marks_abi.h",
-        title: "Boot mark codes: one byte written to an I/O port.",
-        guard: "_LINUX_BOOT_MARKS_ABI_H",
-        body: boot_marks,
-    },
-    CHeader {
-        file_name: "memmap_handoff_abi.h",
-        title: "The memmap hand-off table, little-endian.",
-        guard: "_LINUX_MEMMAP_HANDOFF_ABI_H",
-        body: memmap_handoff,
-    },
-];
-
-impl Display for CHeader {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // The headers become part of the kernel, under its licence.
-        writeln!(f, "/* SPDX-License-Identifier: GPL-2.0-only */")?;
-        writeln!(f, "/* {} Generated, do not edit. */", self.title)?;
-        writeln!(f, "#ifndef {}\n#define {}\n", self.guard, self.guard)?;
-        (self.body)(f)?;
-        writeln!(f, "\n#endif /* {} */", self.guard)
-    }
-}
-
-fn boot_marks(f: &mut Formatter<'_>) -> fmt::Result {
+    begin(f, GUARD, "Boot mark codes: one byte written to an I/O port.")?;
     define(f, "BOOT_MARK_", "PORT", Hex(marks::PORT))?;
     for (origin, comment) in [
         (Origin::Kernel, "Written by the kernel: 0x40 to 0x5f."),
@@ -60,12 +25,14 @@ fn boot_marks(f: &mut Formatter<'_>) -> fmt::Result {
             define(f, "BOOT_MARK_", constant, Hex(*code))?;
         }
     }
-    Ok(())
+    end(f, GUARD)
 }
 
-fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
+pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
+    const GUARD: &str = "_LINUX_MEMMAP_HANDOFF_ABI_H";
     const PREFIX: &str = "MEMMAP_HANDOFF_";
 
+    begin(f, GUARD, "The memmap hand-off table, little-endian.")?;
     writeln!(f, "#include <linux/types.h>\n")?;
     writeln!(f, "/* The setup_data node type that carries a table. */")?;
     define(f, "SETUP_", "MEMMAP_HANDOFF", Hex(SETUP_DATA_TYPE))?;
@@ -100,7 +67,18 @@ fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
     writeln!(f)?;
     define(f, PREFIX, "HEADER_SIZE", wire::HEADER_LEN)?;
     define(f, PREFIX, "REGION_SIZE", wire::REGION_LEN)?;
-    define(f, PREFIX, "ARENA_SIZE", wire::ARENA_LEN)
+    define(f, PREFIX, "ARENA_SIZE", wire::ARENA_LEN)?;
+    end(f, GUARD)
+}
+
+fn begin(f: &mut Formatter<'_>, guard: &str, title: &str) -> fmt::Result {
+    writeln!(f, "/* SPDX-License-Identifier: GPL-2.0-only */")?;
+    writeln!(f, "/* {title} Generated, do not edit. */")?;
+    writeln!(f, "#ifndef {guard}\n#define {guard}\n")
+}
+
+fn end(f: &mut Formatter<'_>, guard: &str) -> fmt::Result {
+    writeln!(f, "\n#endif /* {guard} */")
 }
 
 /// One macro, its value at column 40 as far as tabs of 8 take it.
@@ -121,22 +99,4 @@ fn structure(f: &mut Formatter<'_>, name: &str, fields: &[Field]) -> fmt::Result
         writeln!(f, "\t__le{} {};", field.size * 8, field.name)?;
     }
     writeln!(f, "}};")
-}
-
-/// A number that fits an int.
-struct Hex<T>(T);
-
-impl<T: LowerHex> Display for Hex<T> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
-/// An address or a size, 64 bits wide in arithmetic.
-struct Address(u64);
-
-impl Display for Address {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}ULL", self.0)
-    }
 }

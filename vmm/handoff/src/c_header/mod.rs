@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The contract in C: for the kernel series and for the firmware.
+//!
+//! `cargo run -p flatboot-handoff --example c-header -- .` in the repository's root writes the headers again.
+
+use core::fmt::{self, Display, Formatter, LowerHex};
+
+mod edk2;
+mod kernel;
+
+pub use edk2::Guid;
+
+/// A header file; its [`Display`] is the file's content.
+#[derive(Debug, Clone, Copy)]
+pub struct CHeader {
+    /// Where it is, from the repository's root.
+    pub path: &'static str,
+    content: fn(&mut Formatter<'_>) -> fmt::Result,
+}
+
+/// Every header.
+pub const ALL: [CHeader; 4] = [
+    CHeader { path: "guest-kernel/include/boot_marks_abi.h", content: kernel::boot_marks },
+    CHeader { path: "guest-kernel/include/memmap_handoff_abi.h", content: kernel::memmap_handoff },
+    CHeader { path: "firmware/FlatbootPkg/Include/FlatbootMarks.h", content: edk2::marks },
+    CHeader { path: "firmware/FlatbootPkg/Include/Guid/FlatbootHandOff.h", content: edk2::hand_off },
+];
+
+impl Display for CHeader {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        (self.content)(f)
+    }
+}
+
+/// A number that fits an int.
+struct Hex<T>(T);
+
+impl<T: LowerHex> Display for Hex<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// An address or a size, 64 bits wide in arithmetic.
+struct Address(u64);
+
+impl Display for Address {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}ULL", self.0)
+    }
+}
