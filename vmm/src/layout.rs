@@ -72,7 +72,7 @@ pub const PORT_MARK: Range<u64> = 0x80..0x81;
 pub const PORT_SERIAL: Range<u64> = 0x3f8..0x400;
 /// pvpanic: the guest says that it panicked.
 pub const PORT_PVPANIC: Range<u64> = 0x505..0x506;
-/// fw_cfg, by which firmware learns of its machine: selector, data and, from offset 4, the DMA address.
+/// `fw_cfg`, by which firmware learns of its machine: selector, data and, from offset 4, the DMA address.
 pub const PORT_FW_CFG: Range<u64> = 0x510..0x51c;
 /// ACPI sleep control register, then sleep status register, of a hardware-reduced machine.
 pub const PORT_SLEEP: Range<u64> = 0x600..0x602;

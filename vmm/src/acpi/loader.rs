@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables as three fw_cfg files: tables, RSDP, and the script by which firmware puts them into memory of its choice.
+//! The tables as three `fw_cfg` files: tables, RSDP, and the script by which firmware puts them into memory of its choice.
 //!
 //! A script is 128-byte commands: fetch a file, turn offsets into pointers, set a checksum (QEMU,
 //! `hw/acpi/bios-linker-loader.c`; EDK2, `OvmfPkg/Include/IndustryStandard/QemuLoader.h`).
@@ -52,7 +52,7 @@ pub fn files(machine: &Machine<'_>) -> Files {
     for sum in &tables.sums {
         command(&mut script, ADD_CHECKSUM, &add_checksum(*sum));
     }
-    Files { rsdp: tables.rsdp, tables: tables.tables, script }
+    Files { rsdp: tables.rsdp, tables: tables.body, script }
 }
 
 fn command(script: &mut Vec<u8>, kind: u32, operands: &[u8]) {

@@ -53,16 +53,15 @@ pub(super) struct Sum {
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) rsdp: Vec<u8>,
-    pub(super) tables: Vec<u8>,
+    pub(super) body: Vec<u8>,
     pub(super) links: Vec<Link>,
     pub(super) sums: Vec<Sum>,
 }
 
 impl Tables {
     /// The tables of `machine`.
-
     pub(super) fn new(machine: &Machine<'_>) -> Self {
-        let mut tables = Self { rsdp: Vec::new(), tables: Vec::new(), links: Vec::new(), sums: Vec::new() };
+        let mut tables = Self { rsdp: Vec::new(), body: Vec::new(), links: Vec::new(), sums: Vec::new() };
         let dsdt = tables.add(&dsdt::build(machine), 0..0);
         let listed = [
             tables.add(&fixed::fadt(dsdt), FADT_X_DSDT..FADT_X_DSDT + POINTER),
@@ -80,14 +79,14 @@ impl Tables {
 
     /// Puts `table` behind the others and returns how far in it is; `pointers` are the bytes of it that are links.
     fn add(&mut self, table: &dyn Aml, pointers: Range<usize>) -> u64 {
-        let start = self.tables.len().next_multiple_of(ALIGN);
-        self.tables.resize(start, 0);
-        table.to_aml_bytes(&mut self.tables);
+        let start = self.body.len().next_multiple_of(ALIGN);
+        self.body.resize(start, 0);
+        table.to_aml_bytes(&mut self.body);
         if !pointers.is_empty() {
             let piece = Piece::Tables;
             let at = pointers.step_by(POINTER).map(|offset| Link { piece, offset: start + offset });
             self.links.extend(at);
-            let length = self.tables.len() - start;
+            let length = self.body.len() - start;
             self.sum(Sum { piece, offset: start + CHECKSUM, start, length });
         }
         start as u64
@@ -111,7 +110,7 @@ impl Tables {
     fn piece(&mut self, piece: Piece) -> &mut Vec<u8> {
         match piece {
             Piece::Rsdp => &mut self.rsdp,
-            Piece::Tables => &mut self.tables,
+            Piece::Tables => &mut self.body,
         }
     }
 
@@ -130,6 +129,6 @@ impl Tables {
                 *byte = sum.wrapping_neg();
             }
         }
-        (self.rsdp, self.tables)
+        (self.rsdp, self.body)
     }
 }

@@ -20,7 +20,7 @@ pub enum GuestRequest {
 ///
 /// Both methods run on the vCPU thread whose access it is, under the device's lock. The guest chooses `offset` (relative
 /// to the start of the range), the width and the bytes: every combination must return, without panic and without waiting
-/// for anything but host I/O. [`Bus`] passes only accesses that lie wholly inside the range.
+/// for anything but host I/O. [`Bus`] passes only accesses that lie wholly inside the range, unless the device is a stream.
 pub trait BusDevice: Send {
     /// Fills all of `data`, little-endian, with what the guest reads at `offset`.
     fn read(&mut self, offset: u64, data: &mut [u8]);
@@ -53,12 +53,19 @@ pub enum BusError {
 #[derive(Default)]
 pub struct Bus {
     /// In address order, disjoint, none empty.
-    slots: Vec<(Range<u64>, SharedDevice)>,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    range: Range<u64>,
+    device: SharedDevice,
+    /// Whether an access may go on behind the range's end.
+    stream: bool,
 }
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.slots.iter().map(|(range, _)| range)).finish()
+        f.debug_list().entries(self.slots.iter().map(|slot| &slot.range)).finish()
     }
 }
 
@@ -71,14 +78,25 @@ impl Bus {
 
     /// Lets `device` answer at `range`.
     pub fn insert(&mut self, range: Range<u64>, device: SharedDevice) -> Result<(), BusError> {
+        self.add(Slot { range, device, stream: false })
+    }
+
+    /// The same for a device that string instructions read from: KVM passes all that a `rep insb` moves as one access to one
+    /// port, up to a page of it. The device gets every access that starts in `range`, however long.
+    pub fn insert_stream(&mut self, range: Range<u64>, device: SharedDevice) -> Result<(), BusError> {
+        self.add(Slot { range, device, stream: true })
+    }
+
+    fn add(&mut self, new: Slot) -> Result<(), BusError> {
+        let range = &new.range;
         if range.is_empty() {
-            return Err(BusError::Empty(range));
+            return Err(BusError::Empty(range.clone()));
         }
-        let at = self.slots.partition_point(|(slot, _)| slot.end <= range.start);
-        if let Some((existing, _)) = self.slots.get(at).filter(|(slot, _)| slot.start < range.end) {
-            return Err(BusError::Overlap { new: range, existing: existing.clone() });
+        let at = self.slots.partition_point(|slot| slot.range.end <= range.start);
+        if let Some(existing) = self.slots.get(at).filter(|slot| slot.range.start < range.end) {
+            return Err(BusError::Overlap { new: range.clone(), existing: existing.range.clone() });
         }
-        self.slots.insert(at, (range, device));
+        self.slots.insert(at, new);
         Ok(())
     }
 
@@ -98,12 +116,13 @@ impl Bus {
         lock(device).write(offset, data)
     }
 
-    /// The device whose range holds all of `address..address + width`, and the offset in that range.
+    /// The device whose range holds all of `address..address + width`, or of a stream its start, and the offset in that range.
     fn find(&self, address: u64, width: usize) -> Option<(u64, &SharedDevice)> {
         let end = address.checked_add(u64::try_from(width).ok()?)?;
-        let at = self.slots.partition_point(|(slot, _)| slot.end <= address);
-        let (slot, device) = self.slots.get(at)?;
-        (slot.start <= address && end <= slot.end).then(|| (address - slot.start, device))
+        let at = self.slots.partition_point(|slot| slot.range.end <= address);
+        let Slot { range, device, stream } = self.slots.get(at)?;
+        let holds = range.start <= address && (*stream || end <= range.end);
+        holds.then(|| (address - range.start, device))
     }
 }
 
@@ -156,6 +175,22 @@ mod tests {
         assert_eq!(device.lock().unwrap().last, None);
         assert_eq!(bus.write(0x102, &[1, 2]), Some(GuestRequest::Reset));
         assert_eq!(device.lock().unwrap().last, Some((2, vec![1, 2])));
+    }
+
+    #[test]
+    fn a_stream_gets_what_starts_in_its_range() {
+        let mut bus = Bus::new();
+        let device = probe(7);
+        bus.insert_stream(0x100..0x104, device.clone()).unwrap();
+        let mut data = [0; 4096];
+        bus.read(0x103, &mut data);
+        assert_eq!(data, [7; 4096]);
+        assert_eq!(bus.write(0x101, &data), Some(GuestRequest::Reset));
+        assert_eq!(device.lock().unwrap().last, Some((1, data.to_vec())));
+        for address in [0xff, 0x104] {
+            bus.read(address, &mut data);
+            assert_eq!(data, [0xff; 4096], "{address:#x}");
+        }
     }
 
     #[test]
