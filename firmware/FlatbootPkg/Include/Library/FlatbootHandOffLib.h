@@ -160,7 +160,7 @@ typedef struct {
   @param[out] Finding    FlatbootRuleNone, or the rule that is broken first.
 
   @retval RETURN_SUCCESS            The table keeps every rule.
-  @retval RETURN_INVALID_PARAMETER  Table is not 8-byte aligned; Finding is FlatbootRuleNone.
+  @retval RETURN_INVALID_PARAMETER  Table is NULL or not 8-byte aligned; Finding is FlatbootRuleNone.
   @retval RETURN_COMPROMISED_DATA   Finding says what is wrong.
 **/
 RETURN_STATUS
@@ -213,16 +213,17 @@ FlatbootFindingToAscii (
   broken (EfiUnusableMemory) or outlives a boot (EfiPersistentMemory) is no memory here. Descriptors may be in any order; what
   touches and has the same use becomes one span; no two spans overlap. What is above FLATBOOT_HANDOFF_MAX_ADDRESS is left out.
 
-  @param[in]     MemoryMap       The descriptors; may be NULL if MapSize is 0.
+  @param[in]     MemoryMap       The descriptors, 8-byte aligned; may be NULL if MapSize is 0.
   @param[in]     MapSize         Bytes of the map.
   @param[in]     DescriptorSize  Bytes from one descriptor to the next.
   @param[out]    Spans           Memory, sorted by base. Its first SpanCount entries may be overwritten whatever is returned.
   @param[in,out] SpanCount       In: entries that Spans has room for, at least one a descriptor. Out: spans, at most that many.
   @param[out]    Finding         FlatbootRuleNone, or the rule that is broken first.
 
-  @retval RETURN_SUCCESS           Spans holds the map's memory, which may be none.
-  @retval RETURN_BUFFER_TOO_SMALL  SpanCount is how many entries are needed; Finding is FlatbootRuleNone.
-  @retval RETURN_COMPROMISED_DATA  Finding says what is wrong with the map.
+  @retval RETURN_SUCCESS            Spans holds the map's memory, which may be none.
+  @retval RETURN_INVALID_PARAMETER  MemoryMap is NULL or not 8-byte aligned; Finding is FlatbootRuleNone.
+  @retval RETURN_BUFFER_TOO_SMALL   SpanCount is how many entries are needed; Finding is FlatbootRuleNone.
+  @retval RETURN_COMPROMISED_DATA   Finding says what is wrong with the map.
 **/
 RETURN_STATUS
 EFIAPI
@@ -256,7 +257,7 @@ FlatbootNormalizeMemoryMap (
   @param[out]    Finding    FlatbootRuleNone, or the rule that is broken first.
 
   @retval RETURN_SUCCESS            The hand-off is in Table.
-  @retval RETURN_INVALID_PARAMETER  Table or Plan is not 8-byte aligned; Finding is FlatbootRuleNone.
+  @retval RETURN_INVALID_PARAMETER  Table is NULL, or Table or Plan is not 8-byte aligned; Finding is FlatbootRuleNone.
   @retval RETURN_BUFFER_TOO_SMALL   TableSize is how many bytes are needed; Finding is FlatbootRuleNone.
   @retval RETURN_COMPROMISED_DATA   The plan breaks a rule or does not fit the memory: Finding says how.
   @retval RETURN_NOT_FOUND          There is no plan and no memory to make a region of: Finding says so.
