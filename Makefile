@@ -30,7 +30,7 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
-.PHONY: help boot test check unit browser vm build kernel debug shell bench bench-quick ablation spec clean toolchain deny
+.PHONY: help boot test check unit browser vm build kernel debug shell bench bench-quick ablation spec clean toolchain deny firmware
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -74,6 +74,10 @@ build: toolchain ## flatboot and flatboot-bench
 kernel: ## the patched guest kernel: vmlinux and bzImage
 	@benches/packages.sh kernel
 	@guest-kernel/build.sh guest
+
+firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
+	@benches/packages.sh firmware
+	@firmware/build.sh release
 
 debug: build ## the kernel's mm selftests with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan
 	@benches/packages.sh kernel

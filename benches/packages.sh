@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | host | rootfs | browser | check
+# usage: benches/packages.sh TASK...      TASK: kernel | firmware | host | rootfs | esp | browser | check
 set -euo pipefail
 
 packages_of() {
 	case $1 in
-	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils libelf-dev libssl-dev ;;
+	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils lz4 libelf-dev libssl-dev ;;
+	firmware) echo dpkg-dev gcc g++ make python3 nasm uuid-dev ;;
 	host) echo qemu-system-x86 ;;
 	rootfs) echo debootstrap e2fsprogs ;;
+	esp) echo systemd-boot-efi binutils dosfstools mtools fdisk ;;
 	browser) echo chromium ;;
 	check) echo shellcheck ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, host, rootfs, browser or check" >&2
+		echo "packages.sh: task '$1': must be kernel, firmware, host, rootfs, esp, browser or check" >&2
 		return 2
 		;;
 	esac

@@ -39,7 +39,7 @@ describe() {
 # Names the Debian package of the first build tool that is missing.
 check_tools() {
 	need_tools gcc:gcc make:make ld:binutils flex:flex bison:bison bc:bc perl:perl patch:patch \
-		xz:xz-utils tar:tar gzip:gzip sha256sum:coreutils flock:util-linux awk:mawk cpio:cpio
+		xz:xz-utils lz4:lz4 tar:tar gzip:gzip sha256sum:coreutils flock:util-linux awk:mawk cpio:cpio
 	# objtool links with libelf.
 	echo '#include <gelf.h>' | gcc -E - >/dev/null 2>&1 ||
 		die "gelf.h is not installed: apt-get install libelf-dev"
