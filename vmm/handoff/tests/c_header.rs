@@ -5,7 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flatboot_handoff::c_header;
+use flatboot_handoff::{TableError, c_header};
+
+#[path = "../examples/c-header/fixture.rs"]
+mod fixture;
 
 /// The repository's root, if the folder `part` of it is there: each part of Flatboot can be had alone.
 fn root_with(part: &str) -> Option<PathBuf> {
@@ -45,6 +48,27 @@ fn the_kernel_series_has_the_headers_that_this_crate_generates() {
 #[test]
 fn the_firmware_has_the_headers_that_this_crate_generates() {
     up_to_date("firmware/");
+}
+
+#[test]
+fn the_firmware_s_tests_have_the_tables_that_this_crate_encodes() {
+    let Some(root) = root_with("firmware/") else { return };
+    assert_eq!(
+        read(&root.join(fixture::PATH)),
+        fixture::content(),
+        "{} is out of date: cargo run -p flatboot-handoff --example c-header -- .",
+        fixture::PATH
+    );
+}
+
+#[test]
+fn the_firmware_s_tests_have_a_table_for_every_rule() {
+    let mut broken: Vec<_> = fixture::cases().iter().filter_map(|case| case.verdict.err()).collect();
+    broken.sort_by_key(|error| format!("{error:?}"));
+    broken.dedup_by_key(|error| std::mem::discriminant(error));
+    // All of them but the one that only the encoder has, about its buffer.
+    assert_eq!(broken.len(), 21, "{broken:#?}");
+    assert!(!broken.iter().any(|error| matches!(error, TableError::Buffer { .. })));
 }
 
 #[test]
