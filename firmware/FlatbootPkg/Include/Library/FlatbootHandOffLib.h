@@ -26,8 +26,10 @@
 ///
 /// The regions and the arenas of a table that keeps every rule; both are sorted by base.
 ///
-#define FLATBOOT_HANDOFF_REGIONS(Table)  ((CONST FLATBOOT_HANDOFF_REGION *)((CONST FLATBOOT_HANDOFF_HEADER *)(Table) + 1))
-#define FLATBOOT_HANDOFF_ARENAS(Table)   ((CONST FLATBOOT_HANDOFF_ARENA *)(FLATBOOT_HANDOFF_REGIONS (Table) + (Table)->RegionCount))
+#define FLATBOOT_HANDOFF_REGIONS(Table) \
+  ((CONST FLATBOOT_HANDOFF_REGION *)((CONST FLATBOOT_HANDOFF_HEADER *)(Table) + 1))
+#define FLATBOOT_HANDOFF_ARENAS(Table) \
+  ((CONST FLATBOOT_HANDOFF_ARENA *)(FLATBOOT_HANDOFF_REGIONS (Table) + (Table)->RegionCount))
 
 ///
 /// The rules: those for tables in the order in which they are checked, those for memory maps, those for both together.
