@@ -20,6 +20,8 @@ const LOADED_HIGH: u8 = 1;
 /// The 64-bit entry is this far into the protected-mode part.
 const ENTRY_64: u64 = 0x200;
 const SECTOR: u64 = 512;
+/// Bytes of a PE signature, a COFF header, and of a PE32+ optional header up to its fifth data directory, that included.
+const PE_HEADER: usize = 24 + 112 + 5 * 8;
 
 /// Checks `reader`; returns the setup header, the 64-bit entry point and the guest physical addresses needed.
 pub(super) fn inspect(reader: &Reader) -> Result<(setup_header, u64, GpaRange), KernelError> {
@@ -92,27 +94,41 @@ fn check_header(reader: &Reader, header: &setup_header) -> Result<(), KernelErro
 
 /// The setup sectors, the protected-mode part, and the signature behind them must all be there.
 fn check_length(reader: &Reader, header: &setup_header) -> Result<(), KernelError> {
-    let sectors = if header.setup_sects == 0 { 4 } else { u64::from(header.setup_sects) };
-    reader.need((sectors + 1) * SECTOR, u64::from(header.syssize) * 16, "compressed kernel")?;
+    reader.need(setup_length(header), u64::from(header.syssize) * 16, "compressed kernel")?;
     let (offset, size) = certificate_table(reader);
     reader.need(offset, size, "signature")
+}
+
+/// Bytes of the setup part: boot sector and setup sectors, of which 0 means 4.
+pub(super) fn setup_length(header: &setup_header) -> u64 {
+    let sectors = if header.setup_sects == 0 { 4 } else { u64::from(header.setup_sects) };
+    (sectors + 1) * SECTOR
+}
+
+/// Whether the image is an EFI program, too.
+pub(super) fn has_efi_stub(reader: &Reader) -> bool {
+    pe_header(reader).is_some()
 }
 
 /// Offset and size of the PE certificate table that a signed image ends with; zeroes if there is none.
 ///
 /// Microsoft PE format, "Optional Header Data Directories": entry 4, whose address is a file offset.
 fn certificate_table(reader: &Reader) -> (u64, u64) {
-    const PE32_PLUS: u16 = 0x20b;
-    let word = |bytes: &[u8], at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let mz = reader.prefix::<0x40>();
-    let pe = u64::from(word(&mz, 0x3c));
-    let mut head = [0; 24 + 112 + 5 * 8];
-    if mz[..2] != *b"MZ" || reader.read(pe, &mut head, "PE header").is_err() || head[..4] != *b"PE\0\0" {
-        return (0, 0);
-    }
-    if u16::from_le_bytes([head[24], head[25]]) != PE32_PLUS {
-        return (0, 0);
-    }
     let entry = 24 + 112 + 4 * 8;
-    (u64::from(word(&head, entry)), u64::from(word(&head, entry + 4)))
+    pe_header(reader).map_or((0, 0), |head| (word(&head, entry), word(&head, entry + 4)))
+}
+
+/// The headers of a PE32+ image, up to the certificate table's entry.
+fn pe_header(reader: &Reader) -> Option<[u8; PE_HEADER]> {
+    const PE32_PLUS: [u8; 2] = 0x20bu16.to_le_bytes();
+    let mz = reader.prefix::<0x40>();
+    let mut head = [0; PE_HEADER];
+    if mz[..2] != *b"MZ" || reader.read(word(&mz, 0x3c), &mut head, "PE header").is_err() {
+        return None;
+    }
+    (head[..4] == *b"PE\0\0" && head[24..26] == PE32_PLUS).then_some(head)
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]).into()
 }

@@ -66,6 +66,14 @@ pub enum KernelError {
         /// The contradiction.
         what: String,
     },
+    /// Firmware starts kernels as EFI programs, which this one is not.
+    #[error("kernel {path}: {found}; firmware needs a bzImage with an EFI stub (CONFIG_EFI_STUB)")]
+    NoEfiStub {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
     /// Loading failed after the checks: memory too small, or the file changed.
     #[error("kernel {path}: cannot be loaded at {range}")]
     Load {
@@ -82,7 +90,11 @@ pub enum KernelError {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Format {
     Elf,
-    BzImage(setup_header),
+    BzImage {
+        header: setup_header,
+        /// Whether it is an EFI program, too.
+        efi_stub: bool,
+    },
 }
 
 /// A kernel image that passed every check which needs no guest memory.
@@ -105,7 +117,7 @@ impl Image {
             (Format::Elf, entry, footprint)
         } else {
             let (header, entry, footprint) = bzimage::inspect(&reader)?;
-            (Format::BzImage(header), entry, footprint)
+            (Format::BzImage { header, efi_stub: bzimage::has_efi_stub(&reader) }, entry, footprint)
         };
         Ok(Self { path: path.to_owned(), file: reader.file, format, entry, footprint })
     }
@@ -127,8 +139,18 @@ impl Image {
     pub fn setup_header(&self) -> Option<setup_header> {
         match self.format {
             Format::Elf => None,
-            Format::BzImage(header) => Some(header),
+            Format::BzImage { header, .. } => Some(header),
         }
+    }
+
+    /// Bytes of the setup part of an image that firmware can start; an error if it cannot.
+    pub fn efi_setup_length(&self) -> Result<u64, KernelError> {
+        let found = match self.format {
+            Format::BzImage { header, efi_stub: true } => return Ok(bzimage::setup_length(&header)),
+            Format::BzImage { .. } => "a bzImage without an EFI stub",
+            Format::Elf => "an ELF vmlinux",
+        };
+        Err(KernelError::NoEfiStub { path: self.path.clone(), found })
     }
 
     /// Copies the image to its place in guest memory.
@@ -136,7 +158,7 @@ impl Image {
         let high = Some(GuestAddress(layout::HIGH_MEMORY_START));
         let loaded = match self.format {
             Format::Elf => Elf::load(memory, None, &mut self.file, high),
-            Format::BzImage(_) => {
+            Format::BzImage { .. } => {
                 BzImage::load(memory, Some(GuestAddress(layout::HIGH_MEMORY_START)), &mut self.file, high)
             }
         };

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use vm_memory::Bytes;
 
 use super::*;
-use crate::images::{ENTRY, TEXT, bzimage, vmlinux};
+use crate::images::{ENTRY, TEXT, bzimage, efi_bzimage, vmlinux};
 
 /// A file that vanishes with the test.
 fn file(bytes: &[u8]) -> File {
@@ -68,6 +68,20 @@ fn a_signature_that_is_cut_off_is_noticed() {
     assert_eq!(refusal(&image), "kernel vmlinux: truncated: signature ends at byte 1188, the file has 1088");
     image.resize(1188, 0);
     inspect(&image).unwrap();
+}
+
+#[test]
+fn firmware_starts_what_has_an_efi_stub() {
+    let refused = |image: &[u8]| inspect(image).unwrap().efi_setup_length().unwrap_err().to_string();
+    let needed = "firmware needs a bzImage with an EFI stub (CONFIG_EFI_STUB)";
+    assert_eq!(refused(&vmlinux()), format!("kernel vmlinux: an ELF vmlinux; {needed}"));
+    assert_eq!(refused(&bzimage()), format!("kernel vmlinux: a bzImage without an EFI stub; {needed}"));
+    let mut image = efi_bzimage();
+    assert_eq!(inspect(&image).unwrap().efi_setup_length().unwrap(), 1024);
+    // The field's default is 4 sectors.
+    image[0x1f1] = 0;
+    image.resize(5 * 512 + 64, 0);
+    assert_eq!(inspect(&image).unwrap().efi_setup_length().unwrap(), 2560);
 }
 
 #[test]

@@ -55,3 +55,23 @@ pub(crate) fn bzimage() -> Vec<u8> {
     bytes.extend([0x90; 64]);
     bytes
 }
+
+/// The same with the headers of an EFI program in its boot sector.
+pub(crate) fn efi_bzimage() -> Vec<u8> {
+    const PE: usize = 0x40;
+    let mut bytes = bzimage();
+    bytes[..2].copy_from_slice(b"MZ");
+    bytes[0x3c] = 0x40;
+    bytes[PE..PE + 4].copy_from_slice(b"PE\0\0");
+    bytes[PE + 24..PE + 26].copy_from_slice(&0x20bu16.to_le_bytes());
+    bytes
+}
+
+/// The smallest file that looks like firmware: 64 KiB, a volume's signature at its start, a jump where the processor starts.
+pub(crate) fn firmware() -> Vec<u8> {
+    const LENGTH: usize = 64 << 10;
+    let mut bytes = vec![0xf4; LENGTH];
+    bytes[40..44].copy_from_slice(b"_FVH");
+    bytes[LENGTH - 16..LENGTH - 14].copy_from_slice(&[0xeb, 0xfe]);
+    bytes
+}
