@@ -19,6 +19,10 @@ pub enum Ending {
     Reset,
     /// The guest's kernel panicked and said so.
     Panic,
+    /// Firmware found nothing to boot and said so.
+    NoLoader,
+    /// Firmware said that it cannot go on.
+    FirmwareFailed,
     /// A vCPU triple-faulted.
     TripleFault {
         /// Its index.
@@ -45,6 +49,7 @@ impl Ending {
         match self {
             Self::PowerOff | Self::Reset => ExitStatus::Done,
             Self::Panic => ExitStatus::Panic,
+            Self::NoLoader | Self::FirmwareFailed => ExitStatus::Firmware,
             Self::TripleFault { .. } => ExitStatus::TripleFault,
             Self::Kvm { .. } => ExitStatus::Kvm,
             Self::Stopped { .. } => ExitStatus::Timeout,
@@ -58,6 +63,8 @@ impl fmt::Display for Ending {
             Self::PowerOff => write!(f, "guest powered off"),
             Self::Reset => write!(f, "guest asked for a reset"),
             Self::Panic => write!(f, "guest kernel panicked; its console says why"),
+            Self::NoLoader => write!(f, "firmware found nothing to boot: no --kernel, and no boot loader on any disk"),
+            Self::FirmwareFailed => write!(f, "firmware cannot go on; its console says why"),
             Self::TripleFault { vcpu } => write!(f, "guest triple fault on vCPU {vcpu}"),
             Self::Kvm { vcpu, what } => write!(f, "KVM cannot go on with vCPU {vcpu}: {what}"),
             Self::Stopped { why } => write!(f, "guest stopped: {why}"),
@@ -71,6 +78,8 @@ impl From<GuestRequest> for Ending {
             GuestRequest::PowerOff => Self::PowerOff,
             GuestRequest::Reset => Self::Reset,
             GuestRequest::Panic => Self::Panic,
+            GuestRequest::NoLoader => Self::NoLoader,
+            GuestRequest::FirmwareFailed => Self::FirmwareFailed,
         }
     }
 }
@@ -126,6 +135,8 @@ mod tests {
     fn only_wanted_endings_exit_with_zero() {
         let unwanted = [
             Ending::Panic,
+            Ending::NoLoader,
+            Ending::FirmwareFailed,
             Ending::TripleFault { vcpu: 0 },
             Ending::Kvm { vcpu: 0, what: String::new() },
             Ending::Stopped { why: String::new() },

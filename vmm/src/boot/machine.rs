@@ -12,7 +12,7 @@ use crate::config::{Config, FileError, OutputFile, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::i8042::I8042;
 use crate::devices::mark::MarkPort;
-use crate::devices::power::{ResetRegister, SleepRegisters};
+use crate::devices::power::{RESET_VALUE, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::SerialPort;
 use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, mmio};
@@ -97,9 +97,9 @@ pub(super) fn build(
     ports.insert(layout::PORT_I8042, shared(I8042))?;
     ports.insert(layout::PORT_PVPANIC, shared(PvPanic))?;
     ports.insert(layout::PORT_SLEEP, shared(SleepRegisters::default()))?;
-    ports.insert(layout::PORT_RESET, shared(ResetRegister))?;
+    ports.insert(layout::PORT_RESET, shared(ResetRegister(RESET_VALUE)))?;
     let marks = Arc::clone(timeline);
-    ports.insert(layout::PORT_MARK, shared(MarkPort::new(Box::new(move |code| marks.guest(code)))))?;
+    ports.insert(layout::PORT_MARK, shared(MarkPort::new(false, Box::new(move |code| marks.guest(code)))))?;
     let (input, serial_output) = serial(config, vm, &mut ports)?;
 
     let mut mmio = Bus::new();

@@ -22,12 +22,22 @@ pub enum ExitStatus {
     Kvm = 5,
     /// The guest was asked to power off and has not in time.
     Timeout = 6,
+    /// Firmware has found nothing to boot, or has given up.
+    Firmware = 7,
 }
 
 impl ExitStatus {
     /// Every status, by number.
-    pub const ALL: [Self; 7] =
-        [Self::Done, Self::Error, Self::Usage, Self::Panic, Self::TripleFault, Self::Kvm, Self::Timeout];
+    pub const ALL: [Self; 8] = [
+        Self::Done,
+        Self::Error,
+        Self::Usage,
+        Self::Panic,
+        Self::TripleFault,
+        Self::Kvm,
+        Self::Timeout,
+        Self::Firmware,
+    ];
 
     /// What it means, for the help.
     #[must_use]
@@ -40,6 +50,7 @@ impl ExitStatus {
             Self::TripleFault => "a vCPU has met a triple fault",
             Self::Kvm => "KVM has failed to run the guest",
             Self::Timeout => "the guest has not powered off within --shutdown-timeout and was ended",
+            Self::Firmware => "firmware has found nothing to boot, or has given up",
         }
     }
 

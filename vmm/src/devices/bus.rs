@@ -14,6 +14,10 @@ pub enum GuestRequest {
     Reset,
     /// The guest says that its kernel panicked.
     Panic,
+    /// Firmware says that it found nothing to boot.
+    NoLoader,
+    /// Firmware says that it cannot go on.
+    FirmwareFailed,
 }
 
 /// A device that answers at a range of addresses.

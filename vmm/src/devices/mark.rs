@@ -3,26 +3,32 @@
 
 use std::fmt;
 
-use flatboot_handoff::marks;
+use flatboot_handoff::marks::{self, Origin};
 
 use super::bus::{BusDevice, GuestRequest};
 
 /// I/O port 0x80. Every byte goes to the sink, on the vCPU thread that wrote it, before that vCPU goes on.
 pub struct MarkPort {
     sink: Box<dyn FnMut(u8) + Send>,
+    /// Whether firmware runs, whose word counts.
+    firmware: bool,
+    /// Whether it has complained.
+    warned: bool,
 }
 
 impl fmt::Debug for MarkPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MarkPort").finish_non_exhaustive()
+        f.debug_struct("MarkPort").field("firmware", &self.firmware).finish_non_exhaustive()
     }
 }
 
 impl MarkPort {
-    /// `sink` gets each mark. It takes the time itself, first of all, and must be quick.
+    /// `sink` gets each mark. It takes the time itself, first of all, and must be quick. `firmware` says whether the guest starts
+    /// with firmware, which can end the VM by a mark until something else has taken over: what kernels that know no marks
+    /// write to this port, for delays, means nothing.
     #[must_use]
-    pub fn new(sink: Box<dyn FnMut(u8) + Send>) -> Self {
-        Self { sink }
+    pub fn new(firmware: bool, sink: Box<dyn FnMut(u8) + Send>) -> Self {
+        Self { sink, firmware, warned: false }
     }
 }
 
@@ -34,7 +40,18 @@ impl BusDevice for MarkPort {
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
         let code = *data.first().filter(|_| offset == 0)?;
         (self.sink)(code);
-        (code == marks::PANIC).then_some(GuestRequest::Panic)
+        if code == marks::FIRMWARE_END || Origin::of(code) != Origin::Firmware {
+            self.firmware = false;
+        }
+        if self.firmware && code == marks::FIRMWARE_PLAN_INVALID && !std::mem::replace(&mut self.warned, true) {
+            tracing::warn!("firmware ignores the memory hand-off: it breaks a rule");
+        }
+        match code {
+            marks::PANIC => Some(GuestRequest::Panic),
+            marks::FIRMWARE_NO_LOADER if self.firmware => Some(GuestRequest::NoLoader),
+            marks::FIRMWARE_FAILED if self.firmware => Some(GuestRequest::FirmwareFailed),
+            _ => None,
+        }
     }
 }
 
@@ -47,11 +64,37 @@ mod tests {
     use super::*;
     use crate::devices::testing::{Access, accesses, apply};
 
+    /// What a port that has got `before` answers to `code`.
+    fn after(firmware: bool, before: &[u8], code: u8) -> Option<GuestRequest> {
+        let mut port = MarkPort::new(firmware, Box::new(drop));
+        for code in before {
+            assert_eq!(port.write(0, &[*code]), None);
+        }
+        port.write(0, &[code])
+    }
+
+    #[test]
+    fn firmware_ends_the_vm_until_something_else_runs() {
+        for (code, request) in [
+            (marks::FIRMWARE_NO_LOADER, GuestRequest::NoLoader),
+            (marks::FIRMWARE_FAILED, GuestRequest::FirmwareFailed),
+        ] {
+            for before in [&[][..], &[marks::FIRMWARE_ENTRY], &[marks::FIRMWARE_LOADER, marks::FIRMWARE_PLAN_INVALID]] {
+                assert_eq!(after(true, before, code), Some(request));
+                assert_eq!(after(false, before, code), None, "without firmware");
+            }
+            for other in [marks::FIRMWARE_END, marks::KERNEL_ENTRY, marks::INIT_EXEC, 0x20, 0x80, 0xff] {
+                assert_eq!(after(true, &[other], code), None, "after {other:#x}");
+            }
+        }
+        assert_eq!(after(true, &[], marks::PANIC), Some(GuestRequest::Panic));
+    }
+
     proptest! {
         #[test]
         fn every_byte_at_the_port_is_a_mark(accesses in accesses(2)) {
             let (sender, marks) = mpsc::channel();
-            let mut port = MarkPort::new(Box::new(move |code| sender.send(code).unwrap()));
+            let mut port = MarkPort::new(false, Box::new(move |code| sender.send(code).unwrap()));
             for access in accesses {
                 let code = match &access {
                     Access::Write { offset: 0, data } => data.first().copied(),

@@ -9,6 +9,8 @@ use super::bus::{BusDevice, GuestRequest};
 pub const SLEEP_TYPE_S5: u8 = 5;
 /// Value that the guest writes to the reset register (FADT `RESET_VALUE`).
 pub const RESET_VALUE: u8 = 1;
+/// The same, for the register that firmware for QEMU's microvm knows (EDK2, `OvmfPkg/Include/IndustryStandard/Microvm.h`).
+pub const FIRMWARE_RESET_VALUE: u8 = 0x42;
 /// Offset of the sleep control register in its device's range.
 pub const SLEEP_CONTROL: u64 = 0;
 /// Offset of the sleep status register in its device's range.
@@ -50,9 +52,9 @@ impl BusDevice for SleepRegisters {
     }
 }
 
-/// The reset register that the FADT names.
-#[derive(Debug, Default)]
-pub struct ResetRegister;
+/// A reset register: it acts on one value. The FADT names one, firmware knows another.
+#[derive(Debug)]
+pub struct ResetRegister(pub u8);
 
 impl BusDevice for ResetRegister {
     fn read(&mut self, _offset: u64, data: &mut [u8]) {
@@ -60,7 +62,7 @@ impl BusDevice for ResetRegister {
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
-        (offset == 0 && data.first() == Some(&RESET_VALUE)).then_some(GuestRequest::Reset)
+        (offset == 0 && data.first() == Some(&self.0)).then_some(GuestRequest::Reset)
     }
 }
 
@@ -87,8 +89,10 @@ mod tests {
     #[test]
     fn only_the_reset_value_resets() {
         for value in 0..=0xffu8 {
-            let expected = (value == RESET_VALUE).then_some(GuestRequest::Reset);
-            assert_eq!(ResetRegister.write(0, &[value]), expected, "{value:#x}");
+            for reset in [RESET_VALUE, FIRMWARE_RESET_VALUE] {
+                let expected = (value == reset).then_some(GuestRequest::Reset);
+                assert_eq!(ResetRegister(reset).write(0, &[value]), expected, "{value:#x}");
+            }
         }
     }
 
@@ -104,7 +108,7 @@ mod tests {
                 let off = control.is_some_and(|value| value & 0b11_1100 == 0b11_0100);
                 prop_assert_eq!(apply(&mut sleep, &access), off.then_some(GuestRequest::PowerOff));
                 let reset = control == Some(RESET_VALUE);
-                prop_assert_eq!(apply(&mut ResetRegister, &access), reset.then_some(GuestRequest::Reset));
+                prop_assert_eq!(apply(&mut ResetRegister(RESET_VALUE), &access), reset.then_some(GuestRequest::Reset));
             }
         }
     }
