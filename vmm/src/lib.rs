@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod devices;
 pub mod ending;
 pub mod events;
+pub mod firmware;
 pub mod kernel;
 pub mod layout;
 pub mod memory;

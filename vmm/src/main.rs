@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     }
     let wrong = |usage| if usage { ExitStatus::Usage } else { ExitStatus::Error };
     match cli.verb {
-        Verb::Run(raw) => match run::run(raw, zero) {
+        Verb::Run(raw) => match run::run(*raw, zero) {
             Ok(ending) => ending.exit_status().into(),
             Err(error) => fail(&chain(&error), wrong(error.is_usage())),
         },

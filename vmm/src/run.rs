@@ -69,8 +69,8 @@ pub fn run(raw: RawConfig, zero: Instant) -> Result<Ending, RunError> {
     let mut after = Aftermath {
         timeline: config.timeline.take(),
         restart: config.restart_on_reset,
-        vcpus: config.cpus.boot.get(),
-        memory: config.memory.size.bytes(),
+        vcpus: config.machine.cpus.boot.get(),
+        memory: config.machine.memory.size.bytes(),
     };
     let ending = boot::run(config, &timeline);
     terminal::restore();

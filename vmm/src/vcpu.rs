@@ -2,7 +2,7 @@
 //! vCPU threads: all of them start at once and early, do useful work, then run the guest.
 //!
 //! A thread makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
-//! CPU has an entry point. The boot CPU goes there. Secondary vCPUs back some of what it will touch next, enter `KVM_RUN` and
+//! CPU may start. The boot CPU does. Secondary vCPUs back some of what it will touch next, enter `KVM_RUN` and
 //! wait there, in the kernel, for their start-up IPI.
 
 use std::io;
@@ -17,7 +17,7 @@ use crate::devices::Bus;
 use crate::ending::{Ending, EndingSink};
 use crate::memory::{GpaRange, GuestMemory, guest};
 use crate::timeline::Timeline;
-use crate::vm::{self, Vm, VmError};
+use crate::vm::{self, Start, Vm, VmError};
 
 /// What every vCPU thread needs.
 #[derive(Debug)]
@@ -60,27 +60,27 @@ pub enum VcpuError {
     Lost,
 }
 
-/// The running threads, all waiting for the boot CPU's entry point.
+/// The running threads, all waiting for the boot CPU's start.
 #[derive(Debug)]
 pub struct Waiting {
     vcpus: u8,
     ready: Receiver<Result<(), VcpuError>>,
-    entries: Vec<Sender<u64>>,
+    starts: Vec<Sender<Start>>,
 }
 
-/// Starts a thread for each of `count` vCPUs. Together they back `early`. When the boot CPU goes to its entry point, the others
+/// Starts a thread for each of `count` vCPUs. Together they back `early`. When the boot CPU starts, the others
 /// back `ahead`, and only then wait for theirs.
 pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
     let backing = shares(early, count);
     // Nothing for the boot CPU.
     let ahead = iter::once(Vec::new()).chain(shares(ahead, count.saturating_sub(1)));
     let (ready_tx, ready) = channel();
-    let mut entries = Vec::new();
+    let mut starts = Vec::new();
     let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
     let mut vcpus = 0;
     for (index, (share, ahead)) in (0u8..).zip(backing.into_iter().zip(ahead)) {
-        let (entry_tx, entry) = channel();
-        entries.push(entry_tx);
+        let (start_tx, start) = channel();
+        starts.push(start_tx);
         let worker = Worker {
             index,
             shared: Arc::clone(shared),
@@ -88,7 +88,7 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
             ahead,
             busy: Arc::clone(&busy),
             ready: ready_tx.clone(),
-            entry,
+            start,
         };
         thread::Builder::new()
             .name(format!("vcpu{index}"))
@@ -96,7 +96,7 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
             .map_err(|source| VcpuError::Thread { index, source })?;
         vcpus = index + 1;
     }
-    Ok(Waiting { vcpus, ready, entries })
+    Ok(Waiting { vcpus, ready, starts })
 }
 
 impl Waiting {
@@ -108,11 +108,11 @@ impl Waiting {
         Ok(())
     }
 
-    /// The same, since the guest may send IPIs to any of them, then lets the boot CPU go to `entry`.
-    pub fn release(mut self, entry: u64) -> Result<(), VcpuError> {
+    /// The same, since the guest may send IPIs to any of them, then lets the boot CPU `start`.
+    pub fn release(mut self, start: Start) -> Result<(), VcpuError> {
         self.until_ready()?;
         // The boot CPU's thread comes first here, too.
-        self.entries.iter().try_for_each(|vcpu| vcpu.send(entry)).map_err(|_| VcpuError::Lost)
+        self.starts.iter().try_for_each(|vcpu| vcpu.send(start)).map_err(|_| VcpuError::Lost)
     }
 }
 
@@ -124,7 +124,7 @@ struct Worker {
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
-    entry: Receiver<u64>,
+    start: Receiver<Start>,
 }
 
 impl Worker {
@@ -140,10 +140,10 @@ impl Worker {
             return;
         }
         self.back_share();
-        let Ok(entry) = self.entry.recv() else { return };
+        let Ok(start) = self.start.recv() else { return };
         self.back(&self.ahead);
         if index == 0 {
-            if let Err(error) = vm::set_boot_registers(&vcpu, entry) {
+            if let Err(error) = vm::set_start(&vcpu, start) {
                 return self.shared.sink.end(Ending::Kvm { vcpu: index, what: error.to_string() });
             }
             self.shared.timeline.phase("first KVM_RUN");

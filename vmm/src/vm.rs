@@ -6,14 +6,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region};
+use kvm_bindings::{
+    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region,
+};
 use kvm_ioctls::{Cap, IoEventAddress, Kvm, VcpuFd, VmFd};
-use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
+use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::bits::index;
+use crate::bits::{index, low32};
 use crate::cpu::cpuid::{self, Topology};
 use crate::cpu::registers;
+use crate::firmware::Flash;
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory};
 
@@ -123,6 +126,17 @@ pub struct Vm {
     fd: VmFd,
     cpuid: CpuId,
     topology: Topology,
+    /// What firmware runs from, if the boot CPU starts there.
+    flash: Option<Flash>,
+}
+
+/// Where the boot CPU starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At a kernel's 64-bit entry point, a GPA.
+    Kernel(u64),
+    /// Where a processor starts, in real mode, 16 bytes below 4 GiB.
+    ResetVector,
 }
 
 impl Vm {
@@ -142,7 +156,20 @@ impl Vm {
         fd.create_irq_chip().map_err(ioctl("KVM_CREATE_IRQCHIP"))?;
         let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
         fd.create_pit2(pit).map_err(ioctl("KVM_CREATE_PIT2"))?;
-        Ok(Self { fd, cpuid, topology: Topology { vcpus, tsc_deadline, tsc_khz: None } })
+        Ok(Self { fd, cpuid, topology: Topology { vcpus, tsc_deadline, tsc_khz: None }, flash: None })
+    }
+
+    /// Puts `flash` below 4 GiB, read-only: what the guest writes there is an access to no device. `memory` is the VM's.
+    pub fn insert_flash(&mut self, kvm: &Kvm, memory: &GuestMemory, flash: Flash) -> Result<(), VmError> {
+        if !kvm.check_extension(Cap::ReadonlyMem) {
+            return Err(VmError::Lacks("KVM_CAP_READONLY_MEM"));
+        }
+        let first = low32(memory.num_regions() as u64);
+        for (slot, region) in (first..).zip(flash.memory().iter()) {
+            set_slot(&self.fd, slot, region, KVM_MEM_READONLY)?;
+        }
+        self.flash = Some(flash);
+        Ok(())
     }
 
     /// Makes vCPU `index` with its CPUID and model-specific registers.
@@ -151,7 +178,7 @@ impl Vm {
         let topology = Topology { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.topology };
         let table = cpuid::for_vcpu(&self.cpuid, index, topology).map_err(VmError::Cpuid)?;
         vcpu.set_cpuid2(&table).map_err(ioctl("KVM_SET_CPUID2"))?;
-        for msr in registers::msrs() {
+        for msr in registers::msrs(self.flash.is_some()) {
             let msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
             vcpu.set_msrs(&msrs).map_err(ioctl("KVM_SET_MSRS"))?;
         }
@@ -169,6 +196,15 @@ impl Vm {
     }
 }
 
+/// Prepares the boot CPU for its start.
+pub fn set_start(vcpu: &VcpuFd, start: Start) -> Result<(), VmError> {
+    match start {
+        Start::Kernel(entry) => set_boot_registers(vcpu, entry),
+        // KVM has made it so.
+        Start::ResetVector => Ok(()),
+    }
+}
+
 /// Prepares the boot CPU for the kernel's entry point.
 pub fn set_boot_registers(vcpu: &VcpuFd, entry: u64) -> Result<(), VmError> {
     let reset = vcpu.get_sregs().map_err(ioctl("KVM_GET_SREGS"))?;
@@ -178,17 +214,20 @@ pub fn set_boot_registers(vcpu: &VcpuFd, entry: u64) -> Result<(), VmError> {
 
 /// Gives each region of `memory` to `fd` as a slot of its own.
 pub fn set_memory(fd: &VmFd, memory: &GuestMemory) -> Result<(), VmError> {
-    for (slot, region) in (0u32..).zip(memory.iter()) {
-        let description = kvm_userspace_memory_region {
-            slot,
-            flags: 0,
-            guest_phys_addr: region.start_addr().raw_value(),
-            memory_size: region.len(),
-            userspace_addr: region.as_ptr() as u64,
-        };
-        // SAFETY: the region's mapping is `len` bytes long and outlives the VM (see `memory::guest`); slots do not
-        // overlap because the regions of a `GuestMemory` do not.
-        unsafe { fd.set_user_memory_region(description) }.map_err(ioctl("KVM_SET_USER_MEMORY_REGION"))?;
-    }
-    Ok(())
+    (0u32..).zip(memory.iter()).try_for_each(|(slot, region)| set_slot(fd, slot, region, 0))
+}
+
+/// Gives `region` to `fd` as a slot that is not in use yet.
+fn set_slot(fd: &VmFd, slot: u32, region: &GuestRegionMmap, flags: u32) -> Result<(), VmError> {
+    let description = kvm_userspace_memory_region {
+        slot,
+        flags,
+        guest_phys_addr: region.start_addr().raw_value(),
+        memory_size: region.len(),
+        userspace_addr: region.as_ptr() as u64,
+    };
+    // SAFETY: the region's mapping is `len` bytes long and outlives the VM: guest memory and flash are never
+    // unmapped (see `memory::guest`). Slots do not overlap: the regions of a `GuestMemory` do not, and RAM ends below
+    // `layout::FLASH` or begins above it; KVM itself refuses slots that do.
+    unsafe { fd.set_user_memory_region(description) }.map_err(ioctl("KVM_SET_USER_MEMORY_REGION"))
 }

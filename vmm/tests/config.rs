@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use flatboot::config::{Config, RawConfig, SerialConfig, ShapeArgs};
+use flatboot::config::{Config, Payload, RawConfig, SerialConfig, ShapeArgs};
 use tempfile::TempDir;
 
 /// A directory with a kernel, an initramfs and a disk in it.
@@ -34,7 +34,8 @@ impl Files {
     /// What `flatboot run --kernel …/kernel` gives.
     fn raw(&self) -> RawConfig {
         RawConfig {
-            kernel: self.path("kernel"),
+            kernel: Some(self.path("kernel")),
+            firmware: None,
             initramfs: None,
             cmdline: String::new(),
             shape: ShapeArgs { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned() },
@@ -115,16 +116,17 @@ fn a_full_command_line_becomes_a_configuration() {
     assert!(!usage);
 
     let config = Config::try_from(RawConfig { disks: vec![files.disk("disk", "")], ..raw }).unwrap();
-    assert_eq!(config.kernel.length(), 1);
-    assert_eq!(config.initramfs.unwrap().path(), files.path("initramfs"));
-    assert_eq!(config.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet");
-    assert_eq!(config.cpus.boot.get(), 1);
-    assert_eq!(config.memory.size.bytes(), 512 << 20);
-    assert_eq!(config.disks[0].length(), 1024);
-    assert!(!config.disks[0].readonly());
-    assert!(config.rng.is_some());
-    assert!(matches!(config.serial, SerialConfig::Tty));
-    assert_eq!(config.shutdown_timeout.as_secs(), 10);
+    let Config { payload: Payload::Kernel(kernel), machine, .. } = config else { panic!("no kernel") };
+    assert_eq!(kernel.image.length(), 1);
+    assert_eq!(kernel.initramfs.unwrap().path(), files.path("initramfs"));
+    assert_eq!(kernel.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet");
+    assert_eq!(machine.cpus.boot.get(), 1);
+    assert_eq!(machine.memory.size.bytes(), 512 << 20);
+    assert_eq!(machine.disks[0].length(), 1024);
+    assert!(!machine.disks[0].readonly());
+    assert!(machine.rng.is_some());
+    assert!(matches!(machine.serial, SerialConfig::Tty));
+    assert_eq!(machine.shutdown_timeout.as_secs(), 10);
 }
 
 #[test]
@@ -132,7 +134,8 @@ fn the_console_parameter_follows_the_serial_port() {
     let files = Files::new();
     for (serial, has) in [("tty", true), ("null", false), ("off", false), ("file=/dev/null", true)] {
         let config = Config::try_from(RawConfig { serial: serial.to_owned(), ..files.raw() }).unwrap();
-        assert_eq!(config.cmdline.as_str().contains("console=ttyS0"), has, "{serial}");
+        let Payload::Kernel(kernel) = config.payload else { panic!("no kernel") };
+        assert_eq!(kernel.cmdline.as_str().contains("console=ttyS0"), has, "{serial}");
     }
 }
 
@@ -188,7 +191,7 @@ fn kernel_and_initramfs_are_regular_files_with_content() {
         ("pipe", "is a pipe: must be a regular file"),
     ] {
         let path = files.path(name);
-        refused_file(RawConfig { kernel: path.clone(), ..files.raw() }, "--kernel", &path, fault);
+        refused_file(RawConfig { kernel: Some(path.clone()), ..files.raw() }, "--kernel", &path, fault);
         refused_file(RawConfig { initramfs: Some(path.clone()), ..files.raw() }, "--initramfs", &path, fault);
     }
 }
@@ -245,7 +248,7 @@ fn an_rng_source_can_be_read() {
     refused_file(raw(&missing), "--rng", &missing, "there is no such file: must exist");
     let fault = "is a directory: must be a character device or a regular file";
     refused_file(raw(files.0.path()), "--rng", files.0.path(), fault);
-    assert!(Config::try_from(RawConfig { rng: "off".to_owned(), ..files.raw() }).unwrap().rng.is_none());
+    assert!(Config::try_from(RawConfig { rng: "off".to_owned(), ..files.raw() }).unwrap().machine.rng.is_none());
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn an_output_is_untouched_until_it_is_committed() {
     assert_eq!(fs::read_to_string(files.path("old")).unwrap(), "what it held");
 
     let config = Config::try_from(raw("new", "old")).unwrap();
-    let SerialConfig::File(serial) = config.serial else { panic!("no file") };
+    let SerialConfig::File(serial) = config.machine.serial else { panic!("no file") };
     serial.commit().unwrap();
     config.timeline.unwrap().commit().unwrap();
     assert_eq!(files.names(), ["disk", "initramfs", "kernel", "new", "old"]);

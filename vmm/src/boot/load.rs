@@ -6,7 +6,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
 
 use crate::acpi::{self, AcpiError};
 use crate::bits::{index, low32};
-use crate::config::{Config, HandOff, InputFile, SerialConfig};
+use crate::config::{Cmdline, HandOff, InputFile};
 use crate::cpu::registers;
 use crate::kernel::{Image, zero_page};
 use crate::layout;
@@ -49,11 +49,12 @@ pub enum LoadError {
 /// What the tables follow from.
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
-    pub(super) config: &'a Config,
+    pub(super) cmdline: &'a Cmdline,
+    pub(super) hand_off: &'a HandOff,
     pub(super) plan: &'a MemoryPlan,
     pub(super) image: &'a Image,
     pub(super) initramfs: Option<GpaRange>,
-    pub(super) virtio_devices: usize,
+    pub(super) acpi: acpi::Machine<'a>,
 }
 
 /// Reads the initramfs, if there is one, into its place.
@@ -70,30 +71,20 @@ pub(super) fn initramfs(
 
 /// Writes everything that the kernel reads before it owns its memory.
 pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), LoadError> {
-    let Tables { config, plan, image, initramfs, virtio_devices } = *tables;
+    let Tables { cmdline, hand_off, plan, image, initramfs, ref acpi } = *tables;
     registers::write_tables(memory)?;
 
-    memory.write_slice(&config.cmdline.to_bytes_with_nul(), GuestAddress(layout::CMDLINE.start))?;
+    memory.write_slice(&cmdline.to_bytes_with_nul(), GuestAddress(layout::CMDLINE.start))?;
 
-    let setup_data = hand_off(memory, &config.hand_off, plan)?;
-    let params =
-        zero_page::build(image.setup_header(), config.cmdline.as_str().len(), setup_data, initramfs, plan.e820());
+    let setup_data = write_hand_off(memory, hand_off, plan)?;
+    let params = zero_page::build(image.setup_header(), cmdline.as_str().len(), setup_data, initramfs, plan.e820());
     memory.write_obj(params, GuestAddress(layout::ZERO_PAGE.start))?;
 
-    acpi::write(
-        memory,
-        &acpi::Machine {
-            vcpus: config.cpus.boot.get(),
-            virtio_devices,
-            serial: !matches!(config.serial, SerialConfig::Off),
-            ram: plan.slots(),
-        },
-    )?;
-    Ok(())
+    Ok(acpi::write(memory, acpi)?)
 }
 
 /// Writes the hand-off; returns its GPA, 0 if there is none.
-fn hand_off(memory: &GuestMemory, hand_off: &HandOff, plan: &MemoryPlan) -> Result<u64, LoadError> {
+fn write_hand_off(memory: &GuestMemory, hand_off: &HandOff, plan: &MemoryPlan) -> Result<u64, LoadError> {
     match hand_off {
         HandOff::Planned => {
             let table = plan.hand_off()?;
@@ -147,7 +138,7 @@ mod tests {
     /// Guest memory after `which` was handed off, and the zero page's pointer to it.
     fn written(which: &HandOff) -> (GuestMemory, u64) {
         let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
-        let address = hand_off(&memory, which, &plan()).unwrap();
+        let address = write_hand_off(&memory, which, &plan()).unwrap();
         (memory, address)
     }
 
@@ -190,7 +181,7 @@ mod tests {
         let input = InputFile::open("--handoff", file.path()).unwrap();
         file.as_file().set_len(3).unwrap();
         let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
-        let error = hand_off(&memory, &HandOff::File(input), &plan()).unwrap_err();
+        let error = write_hand_off(&memory, &HandOff::File(input), &plan()).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("hand-off {}: cannot be read into guest memory at 0x30010..0x30018", file.path().display())

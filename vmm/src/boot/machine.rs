@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{Config, FileError, OutputFile, SerialConfig};
+use crate::config::{FileError, MachineConfig, OutputFile, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
+use crate::devices::fw_cfg::FwCfg;
 use crate::devices::i8042::I8042;
 use crate::devices::mark::MarkPort;
-use crate::devices::power::{RESET_VALUE, ResetRegister, SleepRegisters};
+use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::SerialPort;
 use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, mmio};
@@ -86,9 +87,18 @@ impl SerialInput {
     }
 }
 
-/// Builds the devices and connects them to `vm`.
+impl Machine {
+    /// Adds what firmware asks about the machine.
+    pub(super) fn insert_fw_cfg(&mut self, fw_cfg: FwCfg) -> Result<(), MachineError> {
+        Ok(self.ports.insert_stream(layout::PORT_FW_CFG, shared(fw_cfg))?)
+    }
+}
+
+/// Builds the devices and connects them to `vm`. `firmware` says whether the guest starts with firmware, which has its own way to
+/// the power registers and whose marks can end the VM.
 pub(super) fn build(
-    config: &mut Config,
+    config: &mut MachineConfig,
+    firmware: bool,
     vm: &Vm,
     memory: &GuestMemory,
     timeline: &Arc<Timeline>,
@@ -97,12 +107,15 @@ pub(super) fn build(
     ports.insert(layout::PORT_I8042, shared(I8042))?;
     ports.insert(layout::PORT_PVPANIC, shared(PvPanic))?;
     ports.insert(layout::PORT_SLEEP, shared(SleepRegisters::default()))?;
-    ports.insert(layout::PORT_RESET, shared(ResetRegister(RESET_VALUE)))?;
+    ports.insert(layout::PORT_RESET, shared(ResetRegister(power::RESET_VALUE)))?;
     let marks = Arc::clone(timeline);
-    ports.insert(layout::PORT_MARK, shared(MarkPort::new(false, Box::new(move |code| marks.guest(code)))))?;
+    ports.insert(layout::PORT_MARK, shared(MarkPort::new(firmware, Box::new(move |code| marks.guest(code)))))?;
     let (input, serial_output) = serial(config, vm, &mut ports)?;
 
     let mut mmio = Bus::new();
+    if firmware {
+        firmware_power(&mut mmio)?;
+    }
     let mut subscribers: Vec<Subscriber> = Vec::new();
     for (slot, device) in virtio_devices(config)?.into_iter().enumerate() {
         subscribers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
@@ -110,6 +123,15 @@ pub(super) fn build(
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
     Ok(Machine { ports, mmio, subscribers, power_button, input, serial_output })
+}
+
+/// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
+/// reset there.
+fn firmware_power(mmio: &mut Bus) -> Result<(), BusError> {
+    let Range { start, end } = layout::FIRMWARE_POWER;
+    let reset = end - 1;
+    mmio.insert(start..reset, shared(SleepRegisters::default()))?;
+    mmio.insert(reset..end, shared(ResetRegister(power::FIRMWARE_RESET_VALUE)))
 }
 
 fn shared<T: BusDevice + 'static>(device: T) -> Arc<Mutex<T>> {
@@ -124,7 +146,11 @@ fn line(vm: &Vm, gsi: u32) -> Result<EventFd, MachineError> {
 }
 
 /// The serial port's terminal input, if it has any, and its file, if it writes to one.
-fn serial(config: &mut Config, vm: &Vm, ports: &mut Bus) -> Result<(SerialInput, Option<OutputFile>), MachineError> {
+fn serial(
+    config: &mut MachineConfig,
+    vm: &Vm,
+    ports: &mut Bus,
+) -> Result<(SerialInput, Option<OutputFile>), MachineError> {
     if matches!(config.serial, SerialConfig::Off) {
         return Ok((SerialInput(None), None));
     }
@@ -142,7 +168,7 @@ fn serial(config: &mut Config, vm: &Vm, ports: &mut Bus) -> Result<(SerialInput,
 }
 
 /// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
-fn virtio_devices(config: &mut Config) -> Result<Vec<Box<dyn VirtioDevice>>, MachineError> {
+fn virtio_devices(config: &mut MachineConfig) -> Result<Vec<Box<dyn VirtioDevice>>, MachineError> {
     let mut devices: Vec<Box<dyn VirtioDevice>> = Vec::new();
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();

@@ -6,10 +6,13 @@ use flatboot_handoff::{Region, RegionFlags};
 use tempfile::TempDir;
 use vm_memory::{Bytes, GuestAddress};
 
+use super::assemble::map;
 use super::*;
+use crate::acpi;
 use crate::config::{RawConfig, ShapeArgs};
 use crate::images;
-use crate::memory::guest::present;
+use crate::memory::GuestMemory;
+use crate::memory::guest::{Backing, present};
 
 const MIB: u64 = 1 << 20;
 /// Offset of `p_memsz` in the only program header of [`images::vmlinux`].
@@ -30,7 +33,8 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
     fs::write(path("kernel"), kernel).unwrap();
     File::create(path("initramfs")).unwrap().set_len(initramfs * MIB).unwrap();
     let config = Config::try_from(RawConfig {
-        kernel: path("kernel"),
+        kernel: Some(path("kernel")),
+        firmware: None,
         initramfs: (initramfs > 0).then(|| path("initramfs")),
         cmdline: "quiet".to_owned(),
         shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned() },
@@ -44,13 +48,21 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         shutdown_timeout: "1".to_owned(),
     })
     .unwrap();
-    let mut image = Image::inspect(config.kernel.path(), config.kernel.file()).unwrap();
-    let (plan, initramfs) = plan(&config, &image).unwrap();
+    let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };
+    let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file()).unwrap();
+    let (plan, initramfs) = plan_with_kernel(&config, &kernel, &image).unwrap();
     let backing = config.memory.backing(&plan, Some(image.footprint()), true);
     let memory = map(&plan, Backing::default(), &backing).unwrap();
     image.load(&memory).unwrap();
-    load::initramfs(&memory, config.initramfs.as_ref(), initramfs).unwrap();
-    let tables = load::Tables { config: &config, plan: &plan, image: &image, initramfs, virtio_devices: 14 };
+    load::initramfs(&memory, kernel.initramfs.as_ref(), initramfs).unwrap();
+    let tables = load::Tables {
+        cmdline: &kernel.cmdline,
+        hand_off: &config.hand_off,
+        plan: &plan,
+        image: &image,
+        initramfs,
+        acpi: acpi::Machine { vcpus: 255, virtio_devices: 14, serial: true, ram: plan.slots() },
+    };
     load::tables(&memory, &tables).unwrap();
     Written { _files: files, memory, plan, initramfs }
 }

@@ -23,6 +23,10 @@ Examples:
            --cmdline 'root=/dev/vda rw' --timeline boot.json
       A guest with 8 vCPUs and a raw disk; where its boot time went, as JSON.
 
+  flatboot run --firmware FLATBOOT.fd --disk path=disk.img --memory size=16G
+      UEFI firmware, which boots what it finds on the disk. With --kernel it
+      boots that instead.
+
   flatboot map --memory size=256G,holes=3
       The memory map and the hand-off that such a guest would get.
 ";
@@ -57,7 +61,7 @@ pub struct Cli {
 pub enum Verb {
     /// Start a VM and stay until it ends
     #[command(after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()))]
-    Run(RawConfig),
+    Run(Box<RawConfig>),
     /// Say whether this machine can run guests and, if not, what is missing
     Check(CheckArgs),
     /// Print the memory map and the hand-off that a VM would get
@@ -164,6 +168,10 @@ mod tests {
             ("flatboot", "a command is missing: must be run, check or map (see flatboot --help)"),
             ("flatboot start", "unrecognized subcommand 'start'"),
             ("flatboot run", "the following required arguments were not provided: --kernel <FILE>"),
+            (
+                "flatboot run --firmware f --firmware g",
+                "the argument '--firmware <FILE>' cannot be used multiple times",
+            ),
             ("flatboot run --kernel k --bios b", "unexpected argument '--bios' found"),
             ("flatboot run --kernel k --kernel l", "the argument '--kernel <FILE>' cannot be used multiple times"),
             ("flatboot check now", "unexpected argument 'now' found"),

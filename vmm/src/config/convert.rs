@@ -6,18 +6,18 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Config;
-use super::cmdline::Cmdline;
 use super::disk::DiskOption;
 use super::error::ConfigError;
-use super::file::{FileFault, InputFile, identity, kind};
+use super::file::{FileFault, identity, kind};
 use super::handoff::{HandOff, HandOffOption};
 use super::memory::MemoryConfig;
 use super::options::{OptionError, Options, parse_number};
 use super::output::OutputFile;
+use super::payload::{PayloadOption, PayloadTexts};
 use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption, check_console};
 use super::vcpus::CpusConfig;
+use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
 
 /// Most disks: one virtio slot is the random number generator's.
@@ -37,11 +37,16 @@ impl TryFrom<RawConfig> for Config {
         let rng = parse_rng(&raw.rng)?;
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
-        let cmdline = Cmdline::new(&raw.cmdline, serial.is_console())?;
+        let payload = PayloadOption::parse(&PayloadTexts {
+            firmware: raw.firmware.as_deref(),
+            kernel: raw.kernel.as_deref(),
+            initramfs: raw.initramfs.as_deref(),
+            cmdline: &raw.cmdline,
+            console: serial.is_console(),
+        })?;
         let shutdown_timeout = parse_shutdown_timeout(&raw.shutdown_timeout)?;
 
-        let kernel = InputFile::open("--kernel", &raw.kernel)?;
-        let initramfs = raw.initramfs.map(|path| InputFile::open("--initramfs", &path)).transpose()?;
+        let payload = payload.open()?;
         let hand_off = hand_off.open()?;
         let disks = disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
         let rng = rng.map(|path| open_rng(&path)).transpose()?;
@@ -51,20 +56,8 @@ impl TryFrom<RawConfig> for Config {
         let timeline = raw.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 
         let restart_on_reset = raw.restart_on_reset;
-        let config = Self {
-            kernel,
-            initramfs,
-            cmdline,
-            cpus,
-            memory,
-            hand_off,
-            disks,
-            rng,
-            serial,
-            timeline,
-            restart_on_reset,
-            shutdown_timeout,
-        };
+        let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, shutdown_timeout };
+        let config = Self { payload, machine, timeline, restart_on_reset };
         check_files_are_distinct(&config)?;
         Ok(config)
     }
@@ -132,20 +125,20 @@ fn check_files_are_distinct(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
-    let table = match &config.hand_off {
+    let machine = &config.machine;
+    let table = match &machine.hand_off {
         HandOff::File(table) => Some(("--handoff", table)),
         HandOff::Planned | HandOff::Off => None,
     };
-    let kernel = [("--kernel", &config.kernel)].into_iter();
-    let inputs = kernel.chain(config.initramfs.iter().map(|initramfs| ("--initramfs", initramfs))).chain(table);
+    let inputs = config.payload.files().chain(table);
     let inputs = inputs.map(|(option, input)| Use { option, path: input.path(), file: input.file(), written: false });
-    let disks = config.disks.iter().map(|disk| Use {
+    let disks = machine.disks.iter().map(|disk| Use {
         option: "--disk",
         path: disk.path(),
         file: disk.file(),
         written: !disk.readonly(),
     });
-    let serial = match &config.serial {
+    let serial = match &machine.serial {
         SerialConfig::File(output) => Some(output),
         _ => None,
     };

@@ -37,6 +37,8 @@ pub enum FileFault {
     Empty,
     #[error("has {length} bytes: must be a multiple of {multiple}")]
     Length { length: u64, multiple: u64 },
+    #[error("has {length} bytes: must be at least {min}")]
+    TooShort { length: u64, min: u64 },
     #[error("has {length} bytes: must be at most {max}")]
     TooLong { length: u64, max: u64 },
     #[error("cannot be created: {0}: must be in a directory that exists and is writable")]

@@ -13,6 +13,7 @@ mod handoff;
 mod memory;
 mod options;
 mod output;
+mod payload;
 mod raw;
 mod serial;
 mod vcpus;
@@ -28,6 +29,7 @@ pub use handoff::HandOff;
 pub use memory::MemoryConfig;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
+pub use payload::{FirmwareConfig, KernelConfig, Payload};
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig};
@@ -38,12 +40,19 @@ pub use vcpus::{CpuCount, CpusConfig};
 /// [`OutputFile`].
 #[derive(Debug)]
 pub struct Config {
-    /// The kernel image; its format is not looked at yet.
-    pub kernel: InputFile,
-    /// The initramfs.
-    pub initramfs: Option<InputFile>,
-    /// The kernel's command line, defaults included.
-    pub cmdline: Cmdline,
+    /// What it runs.
+    pub payload: Payload,
+    /// What it runs on.
+    pub machine: MachineConfig,
+    /// Where the timeline goes, as JSON.
+    pub timeline: Option<OutputFile>,
+    /// Whether a guest that resets starts again.
+    pub restart_on_reset: bool,
+}
+
+/// The machine, whatever runs on it.
+#[derive(Debug)]
+pub struct MachineConfig {
     /// How many vCPUs, and what their threads do first.
     pub cpus: CpusConfig,
     /// How much memory, and how the host backs it.
@@ -56,10 +65,6 @@ pub struct Config {
     pub rng: Option<File>,
     /// What the serial port is connected to.
     pub serial: SerialConfig,
-    /// Where the timeline goes, as JSON.
-    pub timeline: Option<OutputFile>,
-    /// Whether a guest that resets starts again.
-    pub restart_on_reset: bool,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
 }

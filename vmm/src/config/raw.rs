@@ -51,8 +51,17 @@ pub struct ShapeArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub struct RawConfig {
     /// Kernel image: an uncompressed ELF vmlinux (starts sooner) or a bzImage
+    ///
+    /// With --firmware, a bzImage with an EFI stub, which the firmware fetches and starts.
+    #[arg(long, value_name = "FILE", required_unless_present = "firmware")]
+    pub kernel: Option<PathBuf>,
+
+    /// Firmware image: EDK2 for QEMU's microvm machine, 64 KiB to 16 MiB, a multiple of 4 KiB
+    ///
+    /// It ends at 4 GiB, where the processor starts, and is read-only to the guest. It boots --kernel or, without one, what it
+    /// finds on the disks; then --initramfs and --cmdline are not for it.
     #[arg(long, value_name = "FILE")]
-    pub kernel: PathBuf,
+    pub firmware: Option<PathBuf>,
 
     /// Initial RAM file system, handed to the kernel as it is
     #[arg(long, value_name = "FILE")]

@@ -35,11 +35,12 @@ const MSR_MTRR_DEF_TYPE: u32 = 0x2ff;
 /// MTRRs on, default type write-back: a guest that trusts MTRRs must not find its RAM uncached.
 const MTRR_ON_WRITE_BACK: u64 = 1 << 11 | 6;
 
-/// Model-specific registers that every vCPU starts with.
+/// Model-specific registers that every vCPU starts with. Firmware finds MTRRs as a reset leaves them, off, and sets them itself.
 #[must_use]
-pub fn msrs() -> [kvm_msr_entry; 2] {
+pub fn msrs(firmware: bool) -> [kvm_msr_entry; 2] {
     let entry = |index, data| kvm_msr_entry { index, data, ..Default::default() };
-    [entry(MSR_MISC_ENABLE, MISC_ENABLE_FAST_STRING), entry(MSR_MTRR_DEF_TYPE, MTRR_ON_WRITE_BACK)]
+    let memory_types = if firmware { 0 } else { MTRR_ON_WRITE_BACK };
+    [entry(MSR_MISC_ENABLE, MISC_ENABLE_FAST_STRING), entry(MSR_MTRR_DEF_TYPE, memory_types)]
 }
 
 /// Writes the descriptor table and the identity page tables of the first 4 GiB, in 2 MiB pages.

@@ -6,6 +6,7 @@
 
 mod backing;
 mod files;
+mod firmware;
 mod host;
 mod kernels;
 mod kvm;
@@ -31,7 +32,15 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // `host` has files that must outlive the tests.
     let host = Arc::new(Host::look());
-    let rows = [values::rows(), kernels::rows(), files::rows(), outputs::rows(), backing::rows(), kvm::rows(&host)];
+    let rows = [
+        values::rows(),
+        kernels::rows(),
+        firmware::rows(),
+        files::rows(),
+        outputs::rows(),
+        backing::rows(),
+        kvm::rows(&host),
+    ];
     let mut trials: Vec<Trial> = rows.into_iter().flatten().map(|row| row.trial(&host)).collect();
     trials.extend(kernels::trials());
     trials.extend(print::trials());

@@ -71,6 +71,12 @@ impl Files {
         for (name, content) in [
             ("kernel", images::vmlinux()),
             ("bzimage", images::bzimage()),
+            ("efi", images::efi_bzimage()),
+            ("firmware", images::firmware()),
+            ("erased", vec![0xff; 64 << 10]),
+            ("zeroes", vec![0; 64 << 10]),
+            ("volumeless", vec![b'x'; 64 << 10]),
+            ("odd", vec![0; (64 << 10) + 512]),
             ("initramfs", b"070701".to_vec()),
             ("disk", vec![0; 1024]),
             ("old", b"what it held".to_vec()),
@@ -82,8 +88,8 @@ impl Files {
         ] {
             fs::write(files.path(name), content).unwrap();
         }
-        // Larger than the smallest memory, and larger than the room for a hand-off; both only holes.
-        for (name, length) in [("large", 65 << 20), ("table", 262_129)] {
+        // Larger than the smallest memory, than the room for a hand-off, and than what firmware fetches; all only holes.
+        for (name, length) in [("large", 65 << 20), ("table", 262_129), ("huge", 1 << 32)] {
             File::create(files.path(name)).unwrap().set_len(length).unwrap();
         }
         fs::hard_link(files.path("disk"), files.path("link")).unwrap();
@@ -107,14 +113,15 @@ impl Files {
         template.replace('@', &self.0.path().display().to_string())
     }
 
-    /// Adds to a `run` what it does not say: a kernel, a file to create and a file to overwrite.
+    /// Adds to a `run` what it does not say: a kernel if there is no firmware, a file to create and a file to overwrite.
     pub(crate) fn with_defaults(&self, mut arguments: Vec<OsString>) -> Vec<OsString> {
         if arguments.first().is_none_or(|verb| verb != "run") {
             return arguments;
         }
         let defaults =
             [("--kernel", "@/kernel"), ("--serial", "file=@/new"), ("--timeline", "@/old"), ("--rng", "off")];
-        for (option, value) in defaults {
+        let firmware = arguments.iter().any(|argument| argument == "--firmware");
+        for (option, value) in defaults.into_iter().filter(|(option, _)| !firmware || *option != "--kernel") {
             if !arguments.iter().any(|argument| argument == option) {
                 arguments.extend([option.into(), self.fill(value).into()]);
             }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The phases that every boot has, whatever the guest starts with: to the last device, to the vCPUs' threads, to the end.
+
+use std::sync::Arc;
+
+use kvm_ioctls::Kvm;
+
+use super::BootError;
+use super::machine::{self, Machine};
+use crate::acpi;
+use crate::config::{MachineConfig, OutputFile, SerialConfig};
+use crate::ending::{Ending, EndingSink};
+use crate::events;
+use crate::memory::guest::{self, Backing, MapError};
+use crate::memory::host::Host;
+use crate::memory::prefault::{self, Prefaulting};
+use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
+use crate::probe::{self, Depth, Probing};
+use crate::signals;
+use crate::timeline::Timeline;
+use crate::vcpu::{self, Shared, Waiting};
+use crate::vm::{self, Start, Vm};
+
+/// A VM with all its devices, before its first vCPU.
+pub(super) struct Assembled {
+    pub(super) config: MachineConfig,
+    pub(super) plan: MemoryPlan,
+    pub(super) memory: GuestMemory,
+    pub(super) kvm: Kvm,
+    pub(super) vm: Vm,
+    pub(super) machine: Machine,
+    host: HostBacking,
+    probing: Probing,
+}
+
+/// The same with vCPU threads, all waiting for the boot CPU's start.
+pub(super) struct Started {
+    pub(super) config: MachineConfig,
+    pub(super) plan: MemoryPlan,
+    pub(super) memory: GuestMemory,
+    pub(super) virtio_devices: usize,
+    probing: Probing,
+    prefaulting: Prefaulting,
+    waiting: Waiting,
+    sink: EndingSink,
+    leftover: Leftover,
+}
+
+/// What is left of the machine when the vCPUs have their share of it.
+struct Leftover {
+    subscribers: Vec<events::Subscriber>,
+    power_button: vmm_sys_util::eventfd::EventFd,
+    input: machine::SerialInput,
+    serial_output: Option<OutputFile>,
+}
+
+impl Assembled {
+    /// From a plan to the last device. `kernel` is where the kernel goes, if flatboot loads it; without, firmware does.
+    pub(super) fn new(
+        mut config: MachineConfig,
+        plan: MemoryPlan,
+        kernel: Option<GpaRange>,
+        timeline: &Arc<Timeline>,
+    ) -> Result<Self, BootError> {
+        let host = config.memory.backing(&plan, kernel, config.cpus.early);
+        let backing = Backing { pages: config.memory.pages, shared: config.memory.shared };
+        Host::this().check(plan.slots(), backing, &host, config.memory.prefault)?;
+        timeline.phase("memory planned");
+
+        let kvm = vm::open_kvm()?;
+        let probing = probe::start(Depth::Quick)?;
+        plan.check_width(vm::address_width(&kvm)?)?;
+        timeline.phase("KVM opened");
+
+        let memory = map(&plan, backing, &host)?;
+        timeline.phase("memory mapped");
+
+        let vm = Vm::create(&kvm, &memory, config.cpus.boot.get())?;
+        timeline.phase("VM created");
+
+        let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;
+        timeline.phase("devices built");
+        Ok(Self { config, plan, memory, kvm, vm, machine, host, probing })
+    }
+
+    /// What the ACPI tables say.
+    pub(super) fn acpi(&self) -> acpi::Machine<'_> {
+        acpi_machine(&self.config, &self.plan, self.machine.subscribers.len())
+    }
+
+    /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
+    pub(super) fn start(self, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
+        let Self { config, plan, memory, vm, machine, host, mut probing, .. } = self;
+        let Machine { ports, mmio, subscribers, power_button, input, serial_output } = machine;
+        let sink = EndingSink::new().map_err(BootError::Signals)?;
+        let shared = Arc::new(Shared {
+            vm,
+            memory: memory.clone(),
+            ports,
+            mmio,
+            sink: sink.clone(),
+            timeline: Arc::clone(timeline),
+        });
+        let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
+        timeline.phase("vCPU threads started");
+        let prefaulting = prefault(&config, &memory, &host, timeline, &mut probing)?;
+        let virtio_devices = subscribers.len();
+        let leftover = Leftover { subscribers, power_button, input, serial_output };
+        Ok(Started { config, plan, memory, virtio_devices, probing, prefaulting, waiting, sink, leftover })
+    }
+}
+
+impl Started {
+    /// What the ACPI tables say.
+    pub(super) fn acpi(&self) -> acpi::Machine<'_> {
+        acpi_machine(&self.config, &self.plan, self.virtio_devices)
+    }
+
+    /// Lets the boot CPU start, and serves the VM until it ends.
+    pub(super) fn run(mut self, start: Start, timeline: &Timeline) -> Result<Ending, BootError> {
+        let Leftover { subscribers, power_button, input, serial_output } = self.leftover;
+        self.probing.finish()?;
+        // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not
+        // there to power off.
+        self.prefaulting.finish()?;
+        let timeout = self.config.shutdown_timeout;
+        signals::listen(power_button, timeout, self.sink.clone()).map_err(BootError::Signals)?;
+        let _raw = input.start()?;
+        self.waiting.until_ready()?;
+        // Nothing but the guest can fail from here on: now what the file held may go.
+        serial_output.map(OutputFile::commit).transpose()?;
+        self.waiting.release(start)?;
+        timeline.phase("every vCPU ready");
+
+        Ok(events::run_until_end(subscribers, &self.sink)?)
+    }
+}
+
+fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {
+    let serial = !matches!(config.serial, SerialConfig::Off);
+    acpi::Machine { vcpus: config.cpus.boot.get(), virtio_devices, serial, ram: plan.slots() }
+}
+
+/// Maps memory; huge pages are asked for before any page of it is there.
+pub(super) fn map(plan: &MemoryPlan, backing: Backing, host: &HostBacking) -> Result<GuestMemory, MapError> {
+    let memory = guest::map(plan.slots(), backing)?;
+    for &range in &host.thp {
+        if let Err(error) = guest::advise_huge(&memory, range) {
+            // As on a host that has none: it costs speed, nothing else.
+            tracing::info!(%range, %error, "no transparent huge pages");
+        }
+    }
+    Ok(memory)
+}
+
+/// Begins to back what must be there before the guest runs.
+fn prefault(
+    config: &MachineConfig,
+    memory: &GuestMemory,
+    host: &HostBacking,
+    timeline: &Arc<Timeline>,
+    probing: &mut Probing,
+) -> Result<Prefaulting, BootError> {
+    if !host.prefault.is_empty() {
+        // Its threads would leave the probe too little of the processors to be in time.
+        probing.finish()?;
+    }
+    let timeline = Arc::clone(timeline);
+    let done = move || timeline.phase("memory prefaulted");
+    Ok(prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)?)
+}

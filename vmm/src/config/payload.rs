@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the VM runs: a kernel, or firmware that finds one.
+
+use std::path::{Path, PathBuf};
+
+use super::cmdline::Cmdline;
+use super::error::ConfigError;
+use super::file::{FileError, FileFault, InputFile};
+use super::options::OptionError;
+use crate::layout::{FLASH, PAGE_SIZE};
+
+const KERNEL: &str = "--kernel";
+const INITRAMFS: &str = "--initramfs";
+const FIRMWARE: &str = "--firmware";
+
+/// Bytes of the smallest firmware image.
+const FIRMWARE_MIN: u64 = 64 << 10;
+/// Bytes of the largest one.
+const FIRMWARE_MAX: u64 = FLASH.end - FLASH.start;
+/// Firmware learns sizes as 32-bit numbers.
+const FETCHED_MAX: u64 = u32::MAX as u64;
+
+/// What the boot CPU runs first.
+#[derive(Debug)]
+pub enum Payload {
+    /// A kernel, which flatboot loads into guest memory.
+    Kernel(KernelConfig),
+    /// Firmware, at the processor's reset vector.
+    Firmware(FirmwareConfig),
+}
+
+/// A kernel and what it gets.
+#[derive(Debug)]
+pub struct KernelConfig {
+    /// The kernel image; its format is not looked at yet.
+    pub image: InputFile,
+    /// The initramfs.
+    pub initramfs: Option<InputFile>,
+    /// The kernel's command line, defaults included.
+    pub cmdline: Cmdline,
+}
+
+/// Firmware and what it boots.
+#[derive(Debug)]
+pub struct FirmwareConfig {
+    /// The image: whole pages, and there is room for it; its content is not looked at yet.
+    pub image: InputFile,
+    /// The kernel that firmware fetches, at most 4 GiB - 1, its initramfs too; without, it looks for one on the disks.
+    pub kernel: Option<KernelConfig>,
+}
+
+/// The same, with files still to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PayloadOption {
+    first: First,
+    cmdline: Cmdline,
+    initramfs: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum First {
+    Kernel(PathBuf),
+    Firmware { image: PathBuf, kernel: Option<PathBuf> },
+}
+
+/// The options that make a payload, as typed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PayloadTexts<'a> {
+    pub(super) firmware: Option<&'a Path>,
+    pub(super) kernel: Option<&'a Path>,
+    pub(super) initramfs: Option<&'a Path>,
+    pub(super) cmdline: &'a str,
+    /// Whether the kernel's messages go to the serial port.
+    pub(super) console: bool,
+}
+
+impl PayloadOption {
+    /// Takes the texts, and checks that they go together.
+    pub(super) fn parse(texts: &PayloadTexts<'_>) -> Result<Self, ConfigError> {
+        let PayloadTexts { firmware, kernel, initramfs, cmdline, console } = *texts;
+        let first = match (firmware, kernel) {
+            (None, Some(kernel)) => First::Kernel(kernel.to_owned()),
+            (Some(image), kernel) => First::Firmware { image: image.to_owned(), kernel: kernel.map(Path::to_owned) },
+            (None, None) => {
+                return Err(OptionError::Missing { option: KERNEL, keys: "FILE or --firmware FILE" }.into());
+            }
+        };
+        let parsed = Self { first, cmdline: Cmdline::new(cmdline, console)?, initramfs: initramfs.map(Path::to_owned) };
+        if kernel.is_none() {
+            check_without_kernel(texts)?;
+        }
+        Ok(parsed)
+    }
+
+    /// Opens the files, what runs first first.
+    pub(super) fn open(self) -> Result<Payload, FileError> {
+        let Self { first, cmdline, initramfs } = self;
+        let kernel = |path: &Path| -> Result<KernelConfig, FileError> {
+            let image = InputFile::open(KERNEL, path)?;
+            let initramfs = initramfs.map(|path| InputFile::open(INITRAMFS, &path)).transpose()?;
+            Ok(KernelConfig { image, initramfs, cmdline })
+        };
+        Ok(match first {
+            First::Kernel(path) => Payload::Kernel(kernel(&path)?),
+            First::Firmware { image, kernel: path } => {
+                let image = open_firmware(&image)?;
+                let kernel = path.map(|path| kernel(&path)).transpose()?;
+                kernel.iter().try_for_each(check_fetched)?;
+                Payload::Firmware(FirmwareConfig { image, kernel })
+            }
+        })
+    }
+}
+
+/// What is for the kernel of `--kernel` would be lost on one that firmware finds on a disk.
+fn check_without_kernel(texts: &PayloadTexts<'_>) -> Result<(), OptionError> {
+    const MUST: &str = "must be with --kernel: what firmware finds on a disk brings its own";
+    if let Some(path) = texts.initramfs {
+        return Err(OptionError::word(INITRAMFS, &path.display().to_string(), MUST));
+    }
+    if texts.cmdline.trim().is_empty() { Ok(()) } else { Err(OptionError::word("--cmdline", texts.cmdline, MUST)) }
+}
+
+fn open_firmware(path: &Path) -> Result<InputFile, FileError> {
+    let image = InputFile::open(FIRMWARE, path)?;
+    let length = image.length();
+    let fault = match length {
+        FIRMWARE_MIN..=FIRMWARE_MAX if length.is_multiple_of(PAGE_SIZE) => return Ok(image),
+        FIRMWARE_MIN..=FIRMWARE_MAX => FileFault::Length { length, multiple: PAGE_SIZE },
+        ..FIRMWARE_MIN => FileFault::TooShort { length, min: FIRMWARE_MIN },
+        _ => FileFault::TooLong { length, max: FIRMWARE_MAX },
+    };
+    Err(fault.of(FIRMWARE, path))
+}
+
+fn check_fetched(kernel: &KernelConfig) -> Result<(), FileError> {
+    for (option, file) in [(KERNEL, Some(&kernel.image)), (INITRAMFS, kernel.initramfs.as_ref())] {
+        if let Some(file) = file.filter(|file| file.length() > FETCHED_MAX) {
+            return Err(FileFault::TooLong { length: file.length(), max: FETCHED_MAX }.of(option, file.path()));
+        }
+    }
+    Ok(())
+}
+
+impl Payload {
+    /// Its files, with the options that name them.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &InputFile)> {
+        let (firmware, kernel) = match self {
+            Self::Kernel(kernel) => (None, Some(kernel)),
+            Self::Firmware(firmware) => (Some(&firmware.image), firmware.kernel.as_ref()),
+        };
+        let firmware = firmware.into_iter().map(|image| (FIRMWARE, image));
+        let kernel = kernel.into_iter().flat_map(|kernel| {
+            let initramfs = kernel.initramfs.iter().map(|initramfs| (INITRAMFS, initramfs));
+            [(KERNEL, &kernel.image)].into_iter().chain(initramfs)
+        });
+        firmware.chain(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: PayloadTexts<'_> =
+        PayloadTexts { firmware: None, kernel: None, initramfs: None, cmdline: "", console: false };
+
+    fn path(text: &str) -> &Path {
+        Path::new(text)
+    }
+
+    #[test]
+    fn what_goes_together() {
+        let kernel = PayloadTexts { kernel: Some(path("k")), initramfs: Some(path("i")), cmdline: "quiet", ..NONE };
+        for texts in [
+            kernel,
+            PayloadTexts { firmware: Some(path("f")), ..kernel },
+            PayloadTexts { firmware: Some(path("f")), ..NONE },
+            PayloadTexts { firmware: Some(path("f")), cmdline: " \t", ..NONE },
+        ] {
+            PayloadOption::parse(&texts).unwrap();
+        }
+        let firmware = PayloadTexts { firmware: Some(path("f")), ..NONE };
+        for (texts, expected) in [
+            (NONE, "--kernel FILE or --firmware FILE: is missing: must be given"),
+            (
+                PayloadTexts { initramfs: Some(path("i")), ..firmware },
+                "--initramfs i: must be with --kernel: what firmware finds on a disk brings its own",
+            ),
+            (
+                PayloadTexts { cmdline: "quiet", ..firmware },
+                "--cmdline quiet: must be with --kernel: what firmware finds on a disk brings its own",
+            ),
+        ] {
+            let error = PayloadOption::parse(&texts).unwrap_err();
+            assert!(error.is_usage());
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn firmware_is_whole_pages_that_have_room() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = |length: u64| {
+            file.as_file().set_len(length).unwrap();
+            open_firmware(file.path()).map(|image| image.length()).map_err(|error| error.fault.to_string())
+        };
+        for length in [64 << 10, 68 << 10, 2 << 20, 16 << 20] {
+            assert_eq!(open(length), Ok(length));
+        }
+        for (length, fault) in [
+            (0, "is empty: must not be"),
+            (60 << 10, "has 61440 bytes: must be at least 65536"),
+            ((64 << 10) + 512, "has 66048 bytes: must be a multiple of 4096"),
+            ((16 << 20) + 4096, "has 16781312 bytes: must be at most 16777216"),
+        ] {
+            assert_eq!(open(length), Err(fault.to_owned()));
+        }
+    }
+}
