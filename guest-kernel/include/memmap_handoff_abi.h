@@ -7,6 +7,9 @@
 
 /* The setup_data node type that carries a table. */
 #define SETUP_MEMMAP_HANDOFF		0x4d4d4150
+/* The EFI configuration table that is a table. */
+#define MEMMAP_HANDOFF_EFI_GUID		\
+	EFI_GUID(0x7117910f, 0xe8ce, 0x4928, 0xb5, 0xd9, 0x7d, 0xd8, 0x8c, 0x38, 0xe0, 0x31)
 
 /* The bytes "FLATBOOT". */
 #define MEMMAP_HANDOFF_MAGIC		0x544f4f4254414c46ULL

@@ -32,6 +32,8 @@ static int log_lines, arena_lines, checks, copies;
 static bool slab_is_up;
 /* Memory in use beside the kernel, which the tables of a test know nothing of. */
 static struct test_range in_use;
+/* Memory that the firmware keeps. */
+static struct test_range kept;
 
 #define CHECK(cond) do {						\
 	checks++;							\
@@ -153,13 +155,20 @@ bool node_online(int nid)
 	return nid < 2;
 }
 
-static bool is_ram(u64 start, u64 end)
+static bool is_memory(u64 start, u64 end)
 {
 	for (int i = 0; i < test_nr_ram; i++)
 		if (start >= test_ram[i].start && end <= test_ram[i].end)
 			return start < end;
 	return false;
 }
+
+static bool is_ram(u64 start, u64 end)
+{
+	return is_memory(start, end) && !overlap(start, end, kept.start, kept.end);
+}
+
+static const struct memmap_firmware firmware = { is_ram, is_memory };
 
 /* Where the memory ends that is in use at @at; @at itself if it is not. */
 static u64 used_until(u64 at)
@@ -289,8 +298,8 @@ static void boot(u64 addr, u64 size)
 {
 	forget();
 	memmap_handoff_found(addr, size);
-	memmap_handoff_reserve(is_ram);
-	memmap_handoff_init(is_ram);
+	memmap_handoff_reserve(&firmware);
+	memmap_handoff_init(&firmware);
 
 	/* A table of no size is no table. Else there is one line, either way. */
 	CHECK(log_lines == (size ? 1 : 0));
@@ -566,8 +575,8 @@ static void test_used(void)
 	memmap_handoff_used(4 * GIB, 4096);
 	good_table();
 	memmap_handoff_found(TABLE_AT, MAX_TABLE_SIZE);
-	memmap_handoff_reserve(is_ram);
-	memmap_handoff_init(is_ram);
+	memmap_handoff_reserve(&firmware);
+	memmap_handoff_init(&firmware);
 	CHECK(handoff && !memmap_handoff_zeroed(4 * GIB, 4096));
 	CHECK(memmap_handoff_zeroed(4 * GIB + 4096, 4096));
 
@@ -686,6 +695,35 @@ static void test_random(int rounds)
 	CHECK(taken > 0);
 }
 
+/* Under UEFI: regions may have memory in them that the kernel cannot use, arenas must not. */
+static void test_kept(void)
+{
+	kept = (struct test_range) { TABLE_AT, TABLE_AT + MIB, 0 };
+	good_table();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff && memmap_handoff_nr_regions() == 4);
+
+	/* Nobody allocates from it, so nothing is reserved, nor given back. */
+	forget();
+	good_table();
+	memmap_handoff_found_at(TABLE_AT);
+	memmap_handoff_reserve(&firmware);
+	CHECK(table_size == header->length && memblock.reserved.cnt == 0);
+	memmap_handoff_init(&firmware);
+	CHECK(handoff && log_lines == 1);
+
+	kept = (struct test_range) { 4 * GIB + 32 * MIB, 4 * GIB + 33 * MIB, 0 };
+	good_table();
+	expect_ignored("arena 0: [0x100000000-0x103ffffff] is not all memory");
+	kept = (struct test_range) { 4 * GIB + 64 * MIB, 4 * GIB + 65 * MIB, 0 };
+	good_table();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff);
+	/* What is no memory at all is still not for a region. */
+	EXPECT_IGNORED(region(1)->base = 3 * GIB, "region 1: ");
+	kept = (struct test_range) { 0, 0, 0 };
+}
+
 int main(void)
 {
 	test_good();
@@ -697,6 +735,7 @@ int main(void)
 	test_no_arenas();
 	test_arenas_in_use();
 	test_zeroed();
+	test_kept();
 	test_used();
 	test_used_merges();
 	test_used_random(200);

@@ -7,8 +7,8 @@ use super::{Address, Hex};
 use crate::marks::{self, Mark, Origin};
 use crate::wire::{self, Field};
 use crate::{
-    ADDRESS_END, ARENA_ALIGN, ArenaFlags, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, RegionFlags, SECTION_SIZE,
-    SETUP_DATA_TYPE,
+    ADDRESS_END, ARENA_ALIGN, ArenaFlags, EFI_TABLE_GUID, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, RegionFlags,
+    SECTION_SIZE, SETUP_DATA_TYPE,
 };
 
 pub(super) fn boot_marks(f: &mut Formatter<'_>) -> fmt::Result {
@@ -36,6 +36,12 @@ pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
     writeln!(f, "#include <linux/types.h>\n")?;
     writeln!(f, "/* The setup_data node type that carries a table. */")?;
     define(f, "SETUP_", "MEMMAP_HANDOFF", Hex(SETUP_DATA_TYPE))?;
+    writeln!(f, "/* The EFI configuration table that is a table. */")?;
+    let (first, second, third, [a, b, c, d, e, g, h, i]) = EFI_TABLE_GUID;
+    let guid = format_args!(
+        "\\\n\tEFI_GUID({first:#010x}, {second:#06x}, {third:#06x}, {a:#04x}, {b:#04x}, {c:#04x}, {d:#04x}, {e:#04x}, {g:#04x}, {h:#04x}, {i:#04x})"
+    );
+    define(f, PREFIX, "EFI_GUID", guid)?;
 
     writeln!(f, "\n/* The bytes \"FLATBOOT\". */")?;
     define(f, PREFIX, "MAGIC", Address(wire::MAGIC))?;
