@@ -386,9 +386,14 @@ SaysHowLargeItIs (
   IN UNIT_TEST_CONTEXT  Context
   )
 {
+  //
+  // Two regions, one of which the firmware has a part of.
+  //
   STATIC CONST MAP_ENTRY   Map[] = {
-    { EfiConventionalMemory, MIB,     GIB     },
-    { EfiConventionalMemory, 4 * GIB, 5 * GIB }
+    { EfiConventionalMemory, MIB,       512 * MIB },
+    { EfiACPIMemoryNVS,      512 * MIB, 513 * MIB },
+    { EfiConventionalMemory, 513 * MIB, GIB       },
+    { EfiConventionalMemory, 4 * GIB,   5 * GIB   }
   };
   FLATBOOT_HAND_OFF_INPUT  Input;
   FLATBOOT_FINDING         Finding;
