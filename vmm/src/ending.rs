@@ -63,7 +63,7 @@ impl fmt::Display for Ending {
             Self::PowerOff => write!(f, "guest powered off"),
             Self::Reset => write!(f, "guest asked for a reset"),
             Self::Panic => write!(f, "guest kernel panicked; its console says why"),
-            Self::NoLoader => write!(f, "firmware found nothing to boot: no --kernel, and no boot loader on any disk"),
+            Self::NoLoader => write!(f, "firmware found nothing to boot; its console says where it looked"),
             Self::FirmwareFailed => write!(f, "firmware cannot go on; its console says why"),
             Self::TripleFault { vcpu } => write!(f, "guest triple fault on vCPU {vcpu}"),
             Self::Kvm { vcpu, what } => write!(f, "KVM cannot go on with vCPU {vcpu}: {what}"),

@@ -30,6 +30,8 @@ pub(crate) enum Needs {
     UnusableKvm,
     /// A /dev/kvm that opens.
     OpenKvm,
+    /// A /dev/kvm that runs guests.
+    UsableKvm,
     /// That many free pages of that many KiB in a pool of huge pages.
     HugePages(u64, u64),
 }
@@ -85,6 +87,8 @@ impl Host {
             Needs::Nodes(_) => nodes(),
             Needs::NodesUnprivileged(_) => nodes().or_else(unprivileged),
             Needs::OpenKvm => (!opens).then(|| format!("KVM does not open here: {}", self.check)),
+            Needs::UsableKvm if self.check["usable"] == true => None,
+            Needs::UsableKvm => Some(format!("KVM runs no guests here: {}", self.check["problem"])),
             Needs::UnusableKvm if self.check["usable"] == true => Some("this host's KVM runs guests".to_owned()),
             Needs::UnusableKvm => self.lacks(Needs::OpenKvm),
             Needs::HugePages(pages, kib) => no_huge_pages(pages, kib),
@@ -94,7 +98,9 @@ impl Host {
     /// flatboot, to be given its arguments.
     pub(crate) fn command(&self, needs: Needs) -> Option<Command> {
         Some(match needs {
-            Needs::Nothing | Needs::UnusableKvm | Needs::OpenKvm | Needs::HugePages(..) => Command::new(FLATBOOT),
+            Needs::Nothing | Needs::UnusableKvm | Needs::OpenKvm | Needs::UsableKvm | Needs::HugePages(..) => {
+                Command::new(FLATBOOT)
+            }
             Needs::Unprivileged => {
                 let mut command = Command::new(self.unprivileged.as_ref().ok()?);
                 if self.root {

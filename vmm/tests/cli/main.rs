@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     ];
     let mut trials: Vec<Trial> = rows.into_iter().flatten().map(|row| row.trial(&host)).collect();
     trials.extend(kernels::trials());
+    trials.extend(firmware::trials(&host));
     trials.extend(print::trials());
     trials.extend(backing::trials(&host));
     trials.extend(kvm::trials(&host));
