@@ -16,7 +16,7 @@ Usage: guest-kernel/build.sh guest|base|stock|debug|kasan|host
   stock   the boot marks only, configured as guest: what the series is compared with
   debug   guest with every check of memory and locks, and what the mm selftests use
   kasan   guest with KASAN, and what the mm selftests use
-  host    no patch; the kernel of the emulated KVM host (benches/host/host.config)
+  host    the kernel of the emulated KVM host (benches/host/host.config): only what is in host/, for QEMU's emulation
 
 Progress goes to standard error. The last line of standard output is the directory
 that holds vmlinux, bzImage and config. Built once per content of all inputs.

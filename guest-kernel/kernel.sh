@@ -29,6 +29,7 @@ describe() {
 		fragments=("$config/base.config" "$config/debian.config" "$config/marks.config")
 		;;
 	host)
+		patches=("$here"/host/*.patch)
 		fragments=("$here/../benches/host/host.config")
 		return
 		;;
