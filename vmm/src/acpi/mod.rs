@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ACPI tables of a hardware-reduced machine (ACPI 6.5, section 4.1): RSDP, XSDT, FADT, DSDT, MADT, SRAT.
 //!
-//! A guest without firmware finds them in its memory ([`write`]). Firmware places them itself, by a [script](loader).
+//! A guest without firmware finds them in its memory ([`write`](fn@write)). Firmware places them itself, by a [script](loader).
 
 mod dsdt;
 mod fixed;
