@@ -37,11 +37,7 @@ pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
     writeln!(f, "/* The setup_data node type that carries a table. */")?;
     define(f, "SETUP_", "MEMMAP_HANDOFF", Hex(SETUP_DATA_TYPE))?;
     writeln!(f, "/* The EFI configuration table that is a table. */")?;
-    let (first, second, third, [a, b, c, d, e, g, h, i]) = EFI_TABLE_GUID;
-    let guid = format_args!(
-        "\\\n\tEFI_GUID({first:#010x}, {second:#06x}, {third:#06x}, {a:#04x}, {b:#04x}, {c:#04x}, {d:#04x}, {e:#04x}, {g:#04x}, {h:#04x}, {i:#04x})"
-    );
-    define(f, PREFIX, "EFI_GUID", guid)?;
+    define(f, PREFIX, "EFI_GUID", format_args!("\\\n\t{EfiGuid}"))?;
 
     writeln!(f, "\n/* The bytes \"FLATBOOT\". */")?;
     define(f, PREFIX, "MAGIC", Address(wire::MAGIC))?;
@@ -105,4 +101,18 @@ fn structure(f: &mut Formatter<'_>, name: &str, fields: &[Field]) -> fmt::Result
         writeln!(f, "\t__le{} {};", field.size * 8, field.name)?;
     }
     writeln!(f, "}};")
+}
+
+/// The kernel's macro for the table's GUID.
+struct EfiGuid;
+
+impl Display for EfiGuid {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (first, second, third, rest) = EFI_TABLE_GUID;
+        write!(f, "EFI_GUID({first:#010x}, {second:#06x}, {third:#06x}")?;
+        for byte in rest {
+            write!(f, ", {byte:#04x}")?;
+        }
+        f.write_str(")")
+    }
 }
