@@ -8,6 +8,7 @@ SHELL := /bin/bash
 MEMORY ?= 1G
 CPUS   ?= 2
 KEEP   ?= 0
+FIRMWARE ?= 0
 RUNS   ?= 10
 PROMISES ?=
 DEBUG_KERNEL ?= debug
@@ -40,9 +41,9 @@ help: ## this list
 	@echo 'Missing Debian packages are installed by name; builds are cached in $(CACHE).'
 	@echo 'Where /dev/kvm cannot run ordinary guests, VMs run in an emulated KVM host; FLATBOOT_KVM=real|emulated overrides.'
 
-boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1
-	@benches/packages.sh kernel rootfs
-	@$(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(KEEP)),--keep)
+boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; FIRMWARE=1 through UEFI
+	@benches/packages.sh kernel rootfs $(if $(filter 1,$(FIRMWARE)),firmware esp)
+	@$(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(FIRMWARE)),--firmware) $(if $(filter 1,$(KEEP)),--keep)
 
 test: check unit browser vm ## everything: style, units and properties, the report, then VMs
 

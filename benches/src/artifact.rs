@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds what a run needs besides the user's files: the inits, flatboot, the host kernel.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{env, fs, io, process};
@@ -95,12 +96,24 @@ pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf, ArtifactError> {
 
 /// The directory of the kernel that the source tree's `guest-kernel/build.sh` calls `name`: built, or taken from its cache.
 pub fn kernel(name: &str) -> Result<PathBuf, ArtifactError> {
-    built(BUILD_SCRIPT, &[name])
+    built(BUILD_SCRIPT, &[name.as_ref()])
 }
 
 /// The Debian 12 root disk: built, or taken from its cache.
 pub fn debian_disk() -> Result<PathBuf, ArtifactError> {
     built("benches/userland/debian.sh", &[])
+}
+
+/// The UEFI firmware's image: built, or taken from its cache.
+pub fn firmware() -> Result<PathBuf, ArtifactError> {
+    Ok(built("firmware/build.sh", &["release".as_ref()])?.join("FLATBOOT.fd"))
+}
+
+/// A disk that UEFI firmware boots: the Debian 12 root file system and, as a unified kernel image, the patched kernel.
+pub fn efi_disk() -> Result<PathBuf, ArtifactError> {
+    let root = debian_disk()?;
+    let kernel = kernel("guest")?.join("bzImage");
+    Ok(built("benches/userland/efi-disk.sh", &[root.as_os_str(), kernel.as_os_str()])?.join("disk.img"))
 }
 
 /// Debian's own kernel for clouds, unmodified: its compressed image.
@@ -109,7 +122,7 @@ pub fn debian_cloud_kernel() -> Result<PathBuf, ArtifactError> {
 }
 
 /// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path.
-fn built(script: &str, args: &[&str]) -> Result<PathBuf, ArtifactError> {
+fn built(script: &str, args: &[&OsStr]) -> Result<PathBuf, ArtifactError> {
     let script = source_tree().ok_or(ArtifactError::NoKernel)?.join(script);
     let output = process::Command::new(&script).args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|source| ArtifactError::BuildStart { script: script.clone(), source })?;

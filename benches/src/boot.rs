@@ -2,9 +2,10 @@
 //! `boot`: Debian 12 under flatboot, to its login prompt.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flatboot_bench::artifact::ArtifactError;
 use flatboot_bench::{Command, Door, HostOptions, SessionControl, Stdin, Streams, artifact};
 use rustix::process::Signal;
 
@@ -20,8 +21,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// Boots, and powers the guest off at its login prompt, unless `keep`.
 pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
     let flatboot = artifact::flatboot(args.flatboot.as_deref()).ok_or(flatboot_bench::Error::NoFlatboot)?;
-    let kernel = artifact::kernel("guest")?.join("vmlinux");
-    let disk = artifact::debian_disk()?;
+    let payload = Payload::made(args.firmware)?;
     let door = Door::open(Some(&flatboot))?;
     eprintln!("==> {door}");
     // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
@@ -29,14 +29,15 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
     if kernel_of_host.is_some() {
         eprintln!("==> starting the emulated KVM host (a few seconds)");
     }
-    let command = command(args, &flatboot, &kernel, &disk);
-    let options = HostOptions { drives: vec![disk], kernel: kernel_of_host, ..HostOptions::default() };
+    let command = command(args, &flatboot, &payload);
+    let options = HostOptions { drives: vec![payload.disk], kernel: kernel_of_host, ..HostOptions::default() };
 
     let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
     let mut session = door.start(&options)?;
     let control = session.control();
     interrupts.forward_to(control.clone(), args.keep);
-    eprintln!("==> booting Debian 12: {} vCPUs, {} of memory", args.cpus, args.memory);
+    let way = if args.firmware { " through UEFI firmware" } else { "" };
+    eprintln!("==> booting Debian 12{way}: {} vCPUs, {} of memory", args.cpus, args.memory);
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let mut watched = Watch { out: io::stdout(), control, seen: 0, done: false };
     let (stdin, stdout): (Stdin, &mut (dyn Write + Send)) = match args.keep {
@@ -52,17 +53,46 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
     Ok(finish.code)
 }
 
-fn command(args: &BootArgs, flatboot: &Path, kernel: &Path, disk: &Path) -> Command {
+/// What is booted.
+struct Payload {
+    /// The option that names what starts first, and its file.
+    first: (&'static str, PathBuf),
+    disk: PathBuf,
+    /// For a kernel that flatboot loads itself.
+    cmdline: Option<&'static str>,
+}
+
+impl Payload {
+    /// Builds it, or takes it from the caches.
+    fn made(firmware: bool) -> Result<Self, ArtifactError> {
+        if firmware {
+            return Ok(Self {
+                first: ("--firmware", artifact::firmware()?),
+                disk: artifact::efi_disk()?,
+                cmdline: None,
+            });
+        }
+        Ok(Self {
+            first: ("--kernel", artifact::kernel("guest")?.join("vmlinux")),
+            disk: artifact::debian_disk()?,
+            cmdline: Some("root=/dev/vda rw rootfstype=ext4 quiet loglevel=3"),
+        })
+    }
+}
+
+fn command(args: &BootArgs, flatboot: &Path, payload: &Payload) -> Command {
     let mut disk_option = std::ffi::OsString::from("path=");
-    disk_option.push(disk);
+    disk_option.push(&payload.disk);
     let mut command = Command::new(flatboot)
         .args(["run", "--cpus", &format!("boot={}", args.cpus), "--memory", &format!("size={}", args.memory)])
-        .arg("--kernel")
-        .arg(kernel)
+        .arg(payload.first.0)
+        .arg(&payload.first.1)
         .arg("--disk")
         .arg(disk_option)
-        .args(["--cmdline", "root=/dev/vda rw rootfstype=ext4 quiet loglevel=3"])
         .args(["--shutdown-timeout", "60", "--timeline", "/dev/null"]);
+    if let Some(cmdline) = payload.cmdline {
+        command = command.args(["--cmdline", cmdline]);
+    }
     command.timeout = (!args.keep).then_some(LIMIT);
     command
 }

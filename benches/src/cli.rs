@@ -88,6 +88,9 @@ pub(crate) struct BootArgs {
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) cpus: u8,
+    /// Boot through UEFI firmware, from a disk with an EFI system partition
+    #[arg(long)]
+    pub(crate) firmware: bool,
     /// Stay at the login prompt, with this terminal
     #[arg(long)]
     pub(crate) keep: bool,
