@@ -56,15 +56,17 @@ check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellchec
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	guest-kernel/check.sh
 
-unit: toolchain ## unit and property tests; no KVM needed
+unit: toolchain ## unit and property tests, the firmware's host tests among them; no KVM needed
 	cargo test --quiet --workspace
+	@benches/packages.sh firmware
+	firmware/check.sh
 
 browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes docs/images/report.png of that file
 	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
 	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
 vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables
-	@benches/packages.sh kernel
+	@benches/packages.sh kernel rootfs firmware esp
 	cargo test --quiet --release --workspace --test host --test vm
 
 build: toolchain ## flatboot and flatboot-bench

@@ -8,7 +8,7 @@ set -euo pipefail
 packages_of() {
 	case $1 in
 	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils lz4 libelf-dev libssl-dev ;;
-	firmware) echo dpkg-dev gcc g++ make python3 nasm uuid-dev ;;
+	firmware) echo dpkg-dev gcc g++ make python3 nasm uuid-dev libcmocka-dev ;;
 	host) echo qemu-system-x86 ;;
 	rootfs) echo debootstrap e2fsprogs ;;
 	esp) echo systemd-boot-efi binutils dosfstools mtools fdisk ;;

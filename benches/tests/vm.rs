@@ -6,6 +6,7 @@ mod vm {
     pub(crate) mod debian;
     pub(crate) mod devices;
     pub(crate) mod endings;
+    pub(crate) mod firmware;
     pub(crate) mod handoff;
     pub(crate) mod lab;
     pub(crate) mod memmap;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         vm::devices::TESTS,
         vm::handoff::TESTS,
         vm::debian::TESTS,
+        vm::firmware::TESTS,
         vm::sweep::TESTS,
     ]
     .concat();

@@ -8,8 +8,11 @@ use libtest_mimic::Failed;
 use super::lab::{Lab, require};
 use crate::Body;
 
-pub(crate) const TESTS: &[(&str, Body)] =
-    &[("debian::login_prompt_then_power_button", login), ("debian::a_wrong_size_is_refused", wrong_size)];
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("debian::login_prompt_then_power_button", |lab| login(lab, &[])),
+    ("debian::login_prompt_through_firmware", |lab| login(lab, &["--firmware"])),
+    ("debian::a_wrong_size_is_refused", wrong_size),
+];
 
 /// `flatboot-bench boot` with `args`: exit code, standard output, standard error.
 fn boot(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String, String), Failed> {
@@ -21,8 +24,8 @@ fn boot(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String, String), Faile
 }
 
 /// systemd brings up a login prompt; the power button, which SIGTERM presses, takes it down again.
-fn login(lab: &Lab) -> Result<(), Failed> {
-    let (code, console, messages) = boot(lab, &["--memory", "1G", "--cpus", "2"])?;
+fn login(lab: &Lab, more: &[&str]) -> Result<(), Failed> {
+    let (code, console, messages) = boot(lab, &[&["--memory", "1G", "--cpus", "2"], more].concat())?;
     let last = messages.lines().last().unwrap_or_default();
     let summary =
         last.starts_with("init reached after ") && last.ends_with(" ms (VMM exec to /sbin/init), 2 vCPUs, 1 GiB");

@@ -16,12 +16,38 @@
 /// What every processor reads.
 ///
 typedef struct {
-  EFI_MP_SERVICES_PROTOCOL         *Mp;
-  CONST FLATBOOT_HANDOFF_HEADER    *Table;
-  UINTN                            Processors;
+  EFI_MP_SERVICES_PROTOCOL    *Mp;
+  CONST PLAN                  *Plan;
+  UINTN                       Processors;
 } BACKING;
 
 STATIC BACKING  mBacking;
+
+/**
+  Says whether a range is held for the OS: of any other, the firmware may have made pages read-only, or be using them.
+
+  @param[in] Range  The range.
+
+  @return  Whether it is.
+**/
+STATIC
+BOOLEAN
+IsHeld (
+  IN CONST FLATBOOT_RANGE  *Range
+  )
+{
+  CONST FLATBOOT_RANGE  *Held;
+  UINTN                 Index;
+
+  for (Index = 0; Index < mBacking.Plan->UntouchedCount; Index++) {
+    Held = &mBacking.Plan->Untouched[Index];
+    if ((Range->Base >= Held->Base) && (Range->Base + Range->Length <= Held->Base + Held->Length)) {
+      return TRUE;
+    }
+  }
+
+  return FALSE;
+}
 
 /**
   Touches every page of a range without changing it.
@@ -37,7 +63,7 @@ Touch (
   UINT64  Offset;
 
   for (Offset = 0; Offset < Range->Length; Offset += EFI_PAGE_SIZE) {
-    // A write for the host, which a read would only show its page of zeros; atomic, as whoever owns the page may be using it.
+    // A write to the host, which would only show its page of zeros to a read.
     InterlockedCompareExchange32 ((UINT32 *)(UINTN)(Range->Base + Offset), 0, 0);
   }
 }
@@ -63,11 +89,13 @@ TouchShare (
   }
 
   for (Index = 0; ; Index++) {
-    if (RETURN_ERROR (FlatbootBackingShare (mBacking.Table, Processor, mBacking.Processors, Index, &Range))) {
+    if (RETURN_ERROR (FlatbootBackingShare (mBacking.Plan->Table, Processor, mBacking.Processors, Index, &Range))) {
       break;
     }
 
-    Touch (&Range);
+    if (IsHeld (&Range)) {
+      Touch (&Range);
+    }
   }
 }
 
@@ -111,10 +139,10 @@ BackMemory (
   VOID            *Registration;
 
   // Starting all processors is not worth it for nothing.
-  if ((Plan->Table == NULL) || RETURN_ERROR (FlatbootBackingShare (Plan->Table, 0, 1, 0, &Range))) {
+  if ((Plan->UntouchedCount == 0) || RETURN_ERROR (FlatbootBackingShare (Plan->Table, 0, 1, 0, &Range))) {
     return;
   }
 
-  mBacking.Table = Plan->Table;
+  mBacking.Plan = Plan;
   EfiCreateProtocolNotifyEvent (&gEfiMpServiceProtocolGuid, TPL_CALLBACK, OnMpServices, NULL, &Registration);
 }

@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+# Runs the host tests of FlatbootPkg's libraries: no VM, no KVM. EDK2 is unpacked, and its tools built, on first use.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if [ -n "${EDK2_SRC:-}" ]; then
+	edk2=$EDK2_SRC
+else
+	edk2=$("$here/build.sh" source)
+fi
+work=$(mktemp -d)
+trap 'rm -rf -- "$work"' EXIT
+"$here/FlatbootPkg/Test/run.sh" "$edk2" "$work/out"
