@@ -20,8 +20,8 @@ BootMarkLibConstructor (
   VOID
   )
 {
-  if (FixedPcdGet8 (PcdBootMark) != 0) {
-    IoWrite8 (FLATBOOT_MARK_PORT, FixedPcdGet8 (PcdBootMark));
+  if (PcdGet8 (PcdBootMark) != 0) {
+    IoWrite8 (FLATBOOT_MARK_PORT, PcdGet8 (PcdBootMark));
   }
 
   return RETURN_SUCCESS;
