@@ -63,6 +63,7 @@ impl Assembled {
         timeline: &Arc<Timeline>,
     ) -> Result<Self, BootError> {
         let host = config.memory.backing(&plan, kernel, config.cpus.early);
+        let host = if kernel.is_some() { host } else { host.with_firmware(&plan) };
         let backing = Backing { pages: config.memory.pages, shared: config.memory.shared };
         Host::this().check(plan.slots(), backing, &host, config.memory.prefault)?;
         timeline.phase("memory planned");

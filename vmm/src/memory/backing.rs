@@ -18,6 +18,10 @@ const FIRST_TAKEN_SHARE: u64 = 4096;
 /// Where they end.
 const FIRST_TAKEN_MOST: u64 = 24 << 20;
 
+/// What EDK2 works in at the top of low memory: 64 MiB and its page tables (`GetPeiMemoryCap()` in OvmfPkg/PlatformPei/MemDetect.c),
+/// in whole huge pages.
+const FIRMWARE_WORKS_IN: u64 = 72 << 20;
+
 /// Where the host's transparent huge pages are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thp {
@@ -98,6 +102,16 @@ impl HostBacking {
         };
         Self { thp, prefault, early, ahead }
     }
+
+    /// The same for a VM that starts with firmware: huge pages, if any are asked for, where it works, too.
+    #[must_use]
+    pub fn with_firmware(mut self, plan: &MemoryPlan) -> Self {
+        if !self.thp.is_empty() {
+            let low = plan.slots().first().map(|low| low.end() - FIRMWARE_WORKS_IN.min(low.length())..low.end());
+            self.thp.extend(low.map(GpaRange::from));
+        }
+        self
+    }
 }
 
 fn whole_pages(range: GpaRange) -> GpaRange {
@@ -177,6 +191,17 @@ mod tests {
         assert_eq!(backing.ahead, [GpaRange::of(ABOVE_4G, 10 * MIB), top]);
         // One section's memmap is one huge page: what the guest fills of it is not waited for twice.
         assert_eq!(backing.early, [KERNEL, GpaRange::of(arena.start(), 2 * MIB)]);
+    }
+
+    #[test]
+    fn firmware_works_at_the_top_of_low_memory() {
+        let plan = plan(HostPages::Base, true);
+        let of = |thp| HostBacking::new(&plan, None, thp, Prefault::Off, true);
+        let (without, with) = (of(Thp::Early), of(Thp::Early).with_firmware(&plan));
+        assert_eq!(with.thp.last(), Some(&GpaRange::new(440 * MIB, 512 * MIB)));
+        assert_eq!(with.thp[..with.thp.len() - 1], without.thp);
+        assert_eq!((with.early, with.ahead, with.prefault), (without.early, without.ahead, without.prefault));
+        assert_eq!(of(Thp::Off).with_firmware(&plan).thp, []);
     }
 
     #[test]
