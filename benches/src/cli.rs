@@ -127,7 +127,8 @@ pub(crate) struct SweepArgs {
     /// Caps on the threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
     threads: Vec<Threads>,
-    /// VMMs: flatboot, qemu (its microvm machine), firecracker=PATH, cloud-hypervisor=PATH
+    /// VMMs: flatboot, qemu (its microvm machine), flatboot-uefi and qemu-uefi (the same through UEFI firmware), firecracker=PATH,
+    /// cloud-hypervisor=PATH
     #[arg(long, value_name = "NAME[=PATH],…", value_delimiter = ',', default_value = "flatboot")]
     vmm: Vec<Choice>,
     /// Samples of each variant, besides the first, which is dropped

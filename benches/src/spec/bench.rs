@@ -102,6 +102,13 @@ impl Bench {
         Ok(Guest::new(&vmlinux, &self.scratch.join("tiny.cpio")))
     }
 
+    /// A guest whose kernel UEFI firmware fetches from flatboot and starts.
+    pub fn uefi_guest(&self) -> Result<Guest, BenchError> {
+        let mut guest = self.guest("guest")?;
+        guest.kernel.set_file_name("bzImage");
+        Ok(guest.options(["--firmware".into(), artifact::firmware()?.into_os_string()]))
+    }
+
     /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).
     pub fn footprint(&self, guest: Guest) -> Result<u64, BenchError> {
         let console = self.scratch.join("console");

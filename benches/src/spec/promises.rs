@@ -3,6 +3,7 @@
 
 use super::bench::{Bench, BenchError, Variant};
 use super::promise::{Bound, Promise, Proof, ROUNDS_OF_CLOSE_BOUNDS, Section};
+use super::samples::Samples;
 use super::speed::{self, Claim};
 use super::sweeps::{Measure, SweepClaim};
 use crate::guest::EXEC;
@@ -38,6 +39,20 @@ pub const PROMISES: &[Promise] = &[
         "the same under QEMU's microvm, which puts 3 GiB below 4 GiB: {bound} times",
         &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,4G"],
         Measure::Growth(Bound::AtMost(1.10)),
+    ),
+    firmware(
+        "uefi-256g",
+        "through UEFI firmware, time to init at 256 GiB: {bound} times that at 1 GiB (`async`, flatboot)",
+        (EXEC, "init-exec"),
+        1.15,
+        speed::cost_of_firmware,
+    ),
+    firmware(
+        "uefi-firmware",
+        "the firmware's own part of that, until ExitBootServices: at 256 GiB {bound} times that at 1 GiB",
+        ("first KVM_RUN", "firmware-end"),
+        1.10,
+        speed::nothing,
     ),
     Promise {
         name: "background-fill",
@@ -241,6 +256,30 @@ const fn sweep(
     measure: Measure,
 ) -> Promise {
     Promise { name, section: Section::Speed, statement, proof: Proof::Sweep(SweepClaim { arguments, measure }) }
+}
+
+const fn firmware(
+    name: &'static str,
+    statement: &'static str,
+    step: (&'static str, &'static str),
+    bound: f64,
+    also: fn(&Samples, (&str, &str)) -> String,
+) -> Promise {
+    Promise {
+        name,
+        section: Section::Speed,
+        statement,
+        proof: Proof::Speed(Claim {
+            step,
+            variants: speed::firmware,
+            above: "256 GiB",
+            below: "1 GiB",
+            bound: Bound::AtMost(bound),
+            rounds: 1,
+            cpus: 1,
+            also,
+        }),
+    }
 }
 
 const fn first_use(

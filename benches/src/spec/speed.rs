@@ -115,6 +115,23 @@ fn taking(bench: &Bench, size: &str) -> Result<Vec<Variant>, BenchError> {
     Ok(modes(["async", "parallel"], &guest))
 }
 
+/// 1 GiB and 256 GiB through UEFI firmware, and 1 GiB as flatboot boots a kernel itself.
+pub(super) fn firmware(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let (direct, uefi) = (bench.guest("guest")?, bench.uefi_guest()?);
+    let variant = |name, guest: &Guest, memory| Variant { name, guest: guest.clone().memory(memory) };
+    Ok(vec![
+        variant("1 GiB", &uefi, "size=1G"),
+        variant("256 GiB", &uefi, "size=256G"),
+        variant("1 GiB, direct", &direct, "size=1G"),
+    ])
+}
+
+/// What firmware costs against a direct boot.
+pub(super) fn cost_of_firmware(samples: &Samples, step: (&str, &str)) -> String {
+    let ratio = samples.ratio("1 GiB", "1 GiB, direct", step);
+    ratio.map_or_else(String::new, |ratio| format!("; 1 GiB through firmware / direct = {ratio:.2}"))
+}
+
 fn modes(names: [&'static str; 2], guest: &Guest) -> Vec<Variant> {
     let variant = |name| Variant { name, guest: guest.clone().cmdline(&format!("memmap_init={name}")) };
     names.map(variant).to_vec()

@@ -191,7 +191,7 @@ impl Matrix {
 }
 
 fn takes_away(switch: &Switch, vmm: Kind, mode: &Mode) -> bool {
-    switch.applies_to(mode) && (vmm == Kind::Flatboot || !switch.is_of_flatboot())
+    switch.applies_to(mode) && (vmm.is_flatboot() || !switch.is_of_flatboot())
 }
 
 #[cfg(test)]

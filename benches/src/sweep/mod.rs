@@ -93,6 +93,9 @@ pub enum SweepError {
     /// The observer failed.
     #[error("observer: {0}")]
     Observer(String),
+    /// The firmware.
+    #[error(transparent)]
+    Firmware(#[from] crate::artifact::ArtifactError),
     /// The initramfs.
     #[error(transparent)]
     Initramfs(#[from] crate::initramfs::InitramfsError),

@@ -23,8 +23,8 @@ use crate::results::{Facts, GuestFacts, HostFacts};
 pub(super) fn vmm(choice: &Choice) -> Result<Vmm, SweepError> {
     let path = match (&choice.path, choice.kind) {
         (Some(path), _) => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
-        (None, Kind::Flatboot) => artifact::flatboot(None).ok_or(crate::door::Error::NoFlatboot)?,
-        (None, Kind::Qemu) => in_path("qemu-system-x86_64").ok_or(SweepError::NoQemu)?,
+        (None, kind) if kind.is_flatboot() => artifact::flatboot(None).ok_or(crate::door::Error::NoFlatboot)?,
+        (None, Kind::Qemu | Kind::QemuUefi) => in_path("qemu-system-x86_64").ok_or(SweepError::NoQemu)?,
         (None, kind) => return Err(SweepError::Vmm { kind, path: PathBuf::new(), why: "name its binary".to_owned() }),
     };
     let wrong = |why: String| SweepError::Vmm { kind: choice.kind, path: path.clone(), why };
@@ -36,7 +36,8 @@ pub(super) fn vmm(choice: &Choice) -> Result<Vmm, SweepError> {
         return Err(wrong("not executable".to_owned()));
     }
     let program = path.to_str().ok_or_else(|| wrong("not UTF-8".to_owned()))?.to_owned();
-    Ok(Vmm { kind: choice.kind, program })
+    let firmware = choice.kind.is_uefi().then(artifact::firmware).transpose()?;
+    Ok(Vmm { kind: choice.kind, program, firmware })
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {

@@ -10,13 +10,21 @@ use serde_json::json;
 use super::switches::{Place, Switch, word};
 use crate::observe::{Content, MarksFrom, Order, StagedFile, Until};
 
+/// The kernel's images, by the names that its build gives them.
+const VMLINUX: &str = "vmlinux";
+const BZIMAGE: &str = "bzImage";
+
 /// A kind of VMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// flatboot.
     Flatboot,
+    /// flatboot, through UEFI firmware.
+    FlatbootUefi,
     /// QEMU's microvm machine.
     Qemu,
+    /// The same through UEFI firmware.
+    QemuUefi,
     /// Firecracker.
     Firecracker,
     /// Cloud Hypervisor.
@@ -25,17 +33,32 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which help lists them.
-    pub const ALL: [Self; 4] = [Self::Flatboot, Self::Qemu, Self::Firecracker, Self::CloudHypervisor];
+    pub const ALL: [Self; 6] =
+        [Self::Flatboot, Self::FlatbootUefi, Self::Qemu, Self::QemuUefi, Self::Firecracker, Self::CloudHypervisor];
 
     /// Its name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Flatboot => "flatboot",
+            Self::FlatbootUefi => "flatboot-uefi",
             Self::Qemu => "qemu",
+            Self::QemuUefi => "qemu-uefi",
             Self::Firecracker => "firecracker",
             Self::CloudHypervisor => "cloud-hypervisor",
         }
+    }
+
+    /// Whether it is flatboot, which alone has something to switch off.
+    #[must_use]
+    pub fn is_flatboot(self) -> bool {
+        matches!(self, Self::Flatboot | Self::FlatbootUefi)
+    }
+
+    /// Whether the kernel is loaded by firmware.
+    #[must_use]
+    pub fn is_uefi(self) -> bool {
+        matches!(self, Self::FlatbootUefi | Self::QemuUefi)
     }
 }
 
@@ -81,12 +104,14 @@ pub struct Vmm {
     pub kind: Kind,
     /// Its path, the same behind the door.
     pub program: String,
+    /// The firmware's image, for those that have one.
+    pub firmware: Option<PathBuf>,
 }
 
 /// What a VMM is to boot: the same for all but the command line's mode and what is switched off.
 #[derive(Debug, Clone)]
 pub struct Guest<'a> {
-    /// Kernel image, an ELF vmlinux with a PVH note.
+    /// Kernel image, an ELF vmlinux with a PVH note; the bzImage for firmware is beside it.
     pub kernel: &'a Path,
     /// Initramfs.
     pub initramfs: &'a Path,
@@ -122,10 +147,25 @@ impl Vmm {
         let staged = Staged { directory };
         let copy =
             |name: &str, from: &Path| StagedFile { path: staged.path(name), content: Content::Copy(from.into()) };
-        let mut files = vec![copy("vmlinux", guest.kernel), copy("initramfs", guest.initramfs)];
+        let kernel = match self.firmware {
+            Some(_) => copy(BZIMAGE, &guest.kernel.with_file_name(BZIMAGE)),
+            None => copy(VMLINUX, guest.kernel),
+        };
+        let mut files = vec![kernel, copy("initramfs", guest.initramfs)];
+        files.extend(self.firmware.as_deref().map(|firmware| copy("firmware.fd", firmware)));
         let (args, marks) = match self.kind {
-            Kind::Flatboot => (flatboot(guest, &staged), MarksFrom::Timeline(staged.path("timeline"))),
-            Kind::Qemu => (qemu(guest, &staged), MarksFrom::Port(staged.path("marks"))),
+            Kind::Flatboot => (flatboot(guest, &staged, VMLINUX), timeline(&staged)),
+            Kind::FlatbootUefi => {
+                let firmware = words(&["--firmware", &staged.text("firmware.fd")]);
+                ([flatboot(guest, &staged, BZIMAGE), firmware].concat(), timeline(&staged))
+            }
+            Kind::Qemu => (qemu(guest, &staged, VMLINUX, "acpi=off"), MarksFrom::Port(staged.path("marks"))),
+            Kind::QemuUefi => {
+                let firmware = words(&["-bios", &staged.text("firmware.fd")]);
+                // Firmware finds the processors in the ACPI tables.
+                let args = [qemu(guest, &staged, BZIMAGE, "acpi=on"), firmware].concat();
+                (args, MarksFrom::Port(staged.path("marks")))
+            }
             Kind::CloudHypervisor => (cloud_hypervisor(guest, &staged), MarksFrom::Nowhere),
             Kind::Firecracker => {
                 let content = Content::Text(firecracker(guest, &staged));
@@ -137,12 +177,16 @@ impl Vmm {
     }
 }
 
+fn timeline(staged: &Staged<'_>) -> MarksFrom {
+    MarksFrom::Timeline(staged.path("timeline"))
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// What flatboot and Cloud Hypervisor, whose names it took over, say alike. Only flatboot has something to switch off.
-fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
     let cpus = format!("boot={}{}", guest.cpus, word(guest.without, Place::Cpus, ","));
     let memory = format!("size={}M{}", guest.memory_bytes >> 20, word(guest.without, Place::Memory, ","));
     words(&[
@@ -151,7 +195,7 @@ fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
         "--memory",
         &memory,
         "--kernel",
-        &staged.text("vmlinux"),
+        &staged.text(kernel),
         "--initramfs",
         &staged.text("initramfs"),
         "--cmdline",
@@ -159,20 +203,21 @@ fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
     ])
 }
 
-fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
     let own = words(&["--timeline", &staged.text("timeline"), "--shutdown-timeout", "0"]);
-    [words(&["run"]), shared_words(guest, staged), own].concat()
+    [words(&["run"]), shared_words(guest, staged, kernel), own].concat()
 }
 
 /// The fastest microvm that QEMU's documentation (docs/system/i386/microvm.rst) describes, and the mark port. The memory is
 /// not reserved, as no other VMM's is.
-fn qemu(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, acpi: &str) -> Vec<String> {
+    let machine = format!("microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,{acpi},memory-backend=ram");
     let object = format!("memory-backend-ram,id=ram,reserve=off,size={}M", guest.memory_bytes >> 20);
     let marks = format!("file,id=marks,path={}", staged.text("marks").replace(',', ",,"));
     let (memory, cpus) = (format!("{}M", guest.memory_bytes >> 20), guest.cpus.to_string());
     words(&[
         "-M",
-        "microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=off,memory-backend=ram",
+        &machine,
         "-object",
         &object,
         "-m",
@@ -187,7 +232,7 @@ fn qemu(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
         "none",
         "-no-reboot",
         "-kernel",
-        &staged.text("vmlinux"),
+        &staged.text(kernel),
         "-initrd",
         &staged.text("initramfs"),
         "-append",
@@ -204,7 +249,7 @@ fn qemu(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
 }
 
 fn cloud_hypervisor(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
-    [shared_words(guest, staged), words(&["--serial", "tty", "--console", "off"])].concat()
+    [shared_words(guest, staged, VMLINUX), words(&["--serial", "tty", "--console", "off"])].concat()
 }
 
 /// Its configuration file (docs/getting-started.md); its serial console is standard output.
@@ -237,7 +282,8 @@ mod tests {
     }
 
     fn order(kind: Kind) -> Order {
-        Vmm { kind, program: "/vmm".to_owned() }.order(&guest(), Path::new("/d,e"), 9, Until::Init)
+        let firmware = kind.is_uefi().then(|| "/f".into());
+        Vmm { kind, program: "/vmm".to_owned(), firmware }.order(&guest(), Path::new("/d,e"), 9, Until::Init)
     }
 
     fn follows(order: &Order, option: &str, value: &str) -> bool {
@@ -249,9 +295,10 @@ mod tests {
         for kind in Kind::ALL {
             let order = order(kind);
             let copies: Vec<_> = order.files.iter().map(|file| &file.content).take(2).collect();
-            assert_eq!(copies, [&Content::Copy("/k".into()), &Content::Copy("/i".into())], "{kind}");
+            let (kernel, image) = if kind.is_uefi() { ("/bzImage", "/d,e/bzImage") } else { ("/k", "/d,e/vmlinux") };
+            assert_eq!(copies, [&Content::Copy(kernel.into()), &Content::Copy("/i".into())], "{kind}");
             let everything = format!("{:?}{:?}", order.args, order.files);
-            for part in ["/d,e/vmlinux", "/d,e/initramfs", "4096", "3", "a b=", "c d"] {
+            for part in [image, "/d,e/initramfs", "4096", "3", "a b=", "c d"] {
                 assert!(everything.contains(part), "{kind}: {part} in {everything}");
             }
             assert_eq!((order.program.as_str(), order.limit_ms), ("/vmm", 9));
@@ -267,6 +314,8 @@ mod tests {
         assert!(
             follows(&qemu, "-append", "a b=\"c d\"") && follows(&qemu, "-smp", "3") && follows(&qemu, "-m", "4096M")
         );
+        assert!(follows(&order(Kind::FlatbootUefi), "--firmware", "/d,e/firmware.fd"));
+        assert!(follows(&order(Kind::QemuUefi), "-bios", "/d,e/firmware.fd"));
         assert!(follows(&qemu, "-chardev", "file,id=marks,path=/d,,e/marks"), "{:?}", qemu.args);
         let Content::Text(text) = &order(Kind::Firecracker).files[2].content else { panic!("no configuration") };
         let configuration: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -276,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_told_to_flatboot() {
-        let flatboot = Vmm { kind: Kind::Flatboot, program: "/vmm".to_owned() };
+        let flatboot = Vmm { kind: Kind::Flatboot, program: "/vmm".to_owned(), firmware: None };
         for (name, option, value) in [
             ("arenas", "--memory", "size=4096M,arenas=off"),
             ("early-threads", "--cpus", "boot=3,early=off"),

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use flatboot_bench::artifact;
 use flatboot_bench::guest::{Ended, Guest};
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -35,7 +34,7 @@ const NOTHING: (u8, &str) = (7, "nothing to boot");
 fn guest(lab: &Lab) -> Result<Guest, Failed> {
     let mut guest = lab.guest();
     guest.kernel = lab.kernel.join("bzImage");
-    Ok(guest.options(["--firmware".into(), artifact::firmware()?.into_os_string()]))
+    Ok(guest.options(["--firmware".into(), lab.firmware()?.as_os_str().to_owned()]))
 }
 
 fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
@@ -97,7 +96,7 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
 fn without_a_plan(lab: &Lab) -> Result<(), Failed> {
     let guest = guest(lab)?.memory("size=2G").options(["--handoff", "off"]);
     let (regions, arenas) = described(&lab.passes(&guest.checks("handoff"))?)?;
-    let expected = ["0x100000 0x1ff00000 0 0x8", "0x100000000 0x60000000 0 0"];
+    let expected = ["0x100000 0x1ff00000 0 0x8", "0x100000000 0x60000000 0 0x0"];
     require(regions == expected && arenas.is_empty(), || format!("{regions:?}, {arenas:?}"))
 }
 
@@ -126,7 +125,7 @@ fn malformed_plans(lab: &Lab) -> Result<(), Failed> {
 
 /// `flatboot run --firmware` with `options`, without a kernel.
 fn without_kernel(lab: &Lab, options: &str) -> Result<(i32, String, String), Failed> {
-    let firmware = artifact::firmware()?;
+    let firmware = lab.firmware()?;
     let script = format!(
         "{} run --firmware {} --cpus boot=2 --memory size=512M {options}; echo \"exit $?\"",
         lab.flatboot.display(),
@@ -159,7 +158,7 @@ fn no_loader(lab: &Lab) -> Result<(), Failed> {
 
 /// QEMU's microvm with the image as its BIOS: `memory`, `cpus`, and the file of a plan if there is one.
 fn qemu(lab: &Lab, memory: &str, cpus: u8, plan: Option<&PathBuf>) -> Result<String, Failed> {
-    let firmware = artifact::firmware()?;
+    let firmware = lab.firmware()?;
     let plan = plan.map(|file| format!("-fw_cfg name={},file={}", flatboot_handoff::PLAN_FILE, file.display()));
     let script = format!(
         "timeout 120 qemu-system-x86_64 -M microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=on,memory-backend=ram \

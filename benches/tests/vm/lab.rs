@@ -26,6 +26,7 @@ pub(crate) struct Lab {
     pub(crate) scratch: TempDir,
     door: Door,
     session: Mutex<Option<Session>>,
+    firmware: OnceLock<PathBuf>,
 }
 
 static LAB: OnceLock<Result<Lab, String>> = OnceLock::new();
@@ -54,12 +55,21 @@ impl Lab {
         initramfs::write_guest(&initramfs)?;
         let door = Door::open(Some(&flatboot))?;
         println!("{door}");
-        Ok(Self { flatboot, kernel, initramfs, scratch, door, session: Mutex::new(None) })
+        Ok(Self { flatboot, kernel, initramfs, scratch, door, session: Mutex::new(None), firmware: OnceLock::new() })
     }
 
     /// A path in the scratch directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
+    }
+
+    /// The UEFI firmware's image, built or looked for once.
+    pub(crate) fn firmware(&self) -> Result<&Path, Failed> {
+        if let Some(found) = self.firmware.get() {
+            return Ok(found);
+        }
+        let built = artifact::firmware()?;
+        Ok(self.firmware.get_or_init(|| built))
     }
 
     /// The patched kernel with the tiny initramfs.
