@@ -88,6 +88,11 @@ build_image() {
 	for file in target tools_def build_rule; do
 		cp "$source/BaseTools/Conf/$file.template" "$work/Conf/$file.txt"
 	done
+	# EDK2 finds the program for a section by its GUID.
+	cat >>"$work/Conf/tools_def.txt" <<-EOF
+		*_*_*_STORED_PATH = $here/FlatbootPkg/Tools/store.sh
+		*_*_*_STORED_GUID = 4f1c2a5e-9b0d-4c3f-8a67-2d1e5b7c9a03
+	EOF
 	run_logged "compiling" edk2_build "$target"
 	mkdir "$work/result"
 	cp "$work/Build/FlatbootX64/${target}_GCC5/FV/FLATBOOT.fd" "$work/result/"
