@@ -103,13 +103,16 @@ impl HostBacking {
         Self { thp, prefault, early, ahead }
     }
 
-    /// The same for a VM that starts with firmware: huge pages, if any are asked for, where it works, too.
+    /// The same for a VM that starts with firmware: huge pages, if any are asked for, where that works, too. vCPU threads back
+    /// nothing: firmware has all processors do that ahead of the kernel, and until then it is their company that would slow it down.
     #[must_use]
     pub fn with_firmware(mut self, plan: &MemoryPlan) -> Self {
         if !self.thp.is_empty() {
             let low = plan.slots().first().map(|low| low.end() - FIRMWARE_WORKS_IN.min(low.length())..low.end());
             self.thp.extend(low.map(GpaRange::from));
         }
+        self.early.clear();
+        self.ahead.clear();
         self
     }
 }
@@ -200,7 +203,7 @@ mod tests {
         let (without, with) = (of(Thp::Early), of(Thp::Early).with_firmware(&plan));
         assert_eq!(with.thp.last(), Some(&GpaRange::new(440 * MIB, 512 * MIB)));
         assert_eq!(with.thp[..with.thp.len() - 1], without.thp);
-        assert_eq!((with.early, with.ahead, with.prefault), (without.early, without.ahead, without.prefault));
+        assert_eq!((with.early, with.ahead, with.prefault), (vec![], vec![], without.prefault));
         assert_eq!(of(Thp::Off).with_firmware(&plan).thp, []);
     }
 
