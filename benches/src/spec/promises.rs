@@ -158,6 +158,18 @@ pub const PROMISES: &[Promise] = &[
         &["--release", "--test", "vm", "boots::"],
     ),
     tests(
+        "firmware",
+        Section::Behaviour,
+        "UEFI firmware boots the kernel that it is offered, 1, 2 and 16 vCPUs, 512 MiB to 256 GiB, flatboot and QEMU; the kernel's regions are those of a direct boot; a malformed plan is refused with one line; with nothing to boot the VM ends",
+        &["--release", "--test", "vm", "firmware::"],
+    ),
+    Promise {
+        name: "firmware-plan",
+        section: Section::Behaviour,
+        statement: "firmware judges plans as the VMM and the kernel do, and makes hand-offs of memory maps with holes, with 1 MiB of high memory, with 200 entries",
+        proof: Proof::Script("firmware/check.sh"),
+    },
+    tests(
         "debian",
         Section::Behaviour,
         "Debian 12 comes up to its login prompt, and the power button takes it down",
