@@ -82,7 +82,8 @@ check_style() {
 	local p types
 	types=$(IFS=, && echo "${ignored[*]}")
 	for p in "${patches[@]}"; do
-		if perl "$work/src/scripts/checkpatch.pl" --no-tree --strict --quiet --no-summary --ignore "$types" "$p" \
+		# There, as it leaves a cache where it runs.
+		if cd "$work" && perl "$work/src/scripts/checkpatch.pl" --no-tree --strict --quiet --no-summary --ignore "$types" "$p" \
 			>"$work/style.log" 2>/dev/null; then
 			passed "${p##*/} has no style problem"
 		else
