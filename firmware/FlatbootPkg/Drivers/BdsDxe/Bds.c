@@ -109,7 +109,11 @@ BootOfferedKernel (
     Status = QemuStartKernelImage (&Image);
   }
 
-  Say (L"flatboot: the kernel that the VMM offers: %r; it must be an EFI application (CONFIG_EFI_STUB)\r\n", Status);
+  Say (
+    L"flatboot: the kernel that the VMM offers: %r%s\r\n",
+    Status,
+    Status == EFI_UNSUPPORTED ? L"; it must be an EFI application (CONFIG_EFI_STUB)" : L""
+    );
   GiveUp (FLATBOOT_MARK_FIRMWARE_FAILED);
 }
 
