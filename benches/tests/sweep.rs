@@ -287,7 +287,7 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--shape", "2x1G", "--memory", "1G"]), &["--shape"]);
     refuses(&lab, &with(&["--memory", "1048576T"]), &["1048576 TiB", "physical addresses"]);
     refuses(&lab, &with(&["--kernel", "nowhere"]), &["nowhere"]);
-    refuses(&lab, &["--vmm", "crosvm"], &["crosvm", "flatboot, qemu"]);
+    refuses(&lab, &["--vmm", "crosvm"], &["crosvm", "flatboot, flatboot-uefi, qemu"]);
     refuses(&lab, &["--vmm", "firecracker"], &["firecracker=PATH"]);
     refuses(&lab, &["--vmm", "qemu=nowhere"], &["nowhere", "No such file"]);
     refuses(&lab, &["--vmm", "qemu=plain"], &["plain", "not executable"]);
