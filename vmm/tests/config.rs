@@ -119,7 +119,7 @@ fn a_full_command_line_becomes_a_configuration() {
     let Config { payload: Payload::Kernel(kernel), machine, .. } = config else { panic!("no kernel") };
     assert_eq!(kernel.image.length(), 1);
     assert_eq!(kernel.initramfs.unwrap().path(), files.path("initramfs"));
-    assert_eq!(kernel.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet");
+    assert_eq!(kernel.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet");
     assert_eq!(machine.cpus.boot.get(), 1);
     assert_eq!(machine.memory.size.bytes(), 512 << 20);
     assert_eq!(machine.disks[0].length(), 1024);

@@ -30,13 +30,15 @@ pub enum CmdlineError {
 pub struct Cmdline(String);
 
 /// What every guest gets unless the user names the same parameter.
-const DEFAULTS: [&str; 3] = [
+const DEFAULTS: [&str; 4] = [
     // A VM above 4 GiB would zero a 64 MiB bounce buffer that none of our devices uses.
     "swiotlb=noforce",
     // The kernel's own delays write to port 0x80, where boot marks go.
     "io_delay=none",
     // There is no PCI bus: this saves the search for one through its ports.
     "pci=off",
+    // A kernel that knows EFI would reset a hardware-reduced machine through it, and hang where there is none.
+    "reboot=acpi",
 ];
 const CONSOLE: &str = "console=ttyS0";
 
@@ -121,15 +123,23 @@ mod tests {
     #[test]
     fn defaults_come_first_unless_the_user_names_them() {
         for (user, console, expected) in [
-            ("", false, "swiotlb=noforce io_delay=none pci=off"),
-            ("quiet", true, "console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet"),
-            ("\tquiet  ro ", false, "swiotlb=noforce io_delay=none pci=off quiet  ro"),
-            ("console=tty0", true, "swiotlb=noforce io_delay=none pci=off console=tty0"),
-            ("swiotlb=force io-delay=udelay", true, "console=ttyS0 pci=off swiotlb=force io-delay=udelay"),
-            ("pci=conf1", false, "swiotlb=noforce io_delay=none pci=conf1"),
-            ("a=\"b io_delay=x\" \"swiotlb=1\"", false, "io_delay=none pci=off a=\"b io_delay=x\" \"swiotlb=1\""),
-            ("-- io_delay=x", false, "swiotlb=noforce io_delay=none pci=off -- io_delay=x"),
-            ("xio_delay=1 io_delayed", false, "swiotlb=noforce io_delay=none pci=off xio_delay=1 io_delayed"),
+            ("", false, "swiotlb=noforce io_delay=none pci=off reboot=acpi"),
+            ("quiet", true, "console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet"),
+            ("\tquiet  ro ", false, "swiotlb=noforce io_delay=none pci=off reboot=acpi quiet  ro"),
+            ("console=tty0", true, "swiotlb=noforce io_delay=none pci=off reboot=acpi console=tty0"),
+            ("swiotlb=force io-delay=udelay", true, "console=ttyS0 pci=off reboot=acpi swiotlb=force io-delay=udelay"),
+            ("pci=conf1", false, "swiotlb=noforce io_delay=none reboot=acpi pci=conf1"),
+            (
+                "a=\"b io_delay=x\" \"swiotlb=1\"",
+                false,
+                "io_delay=none pci=off reboot=acpi a=\"b io_delay=x\" \"swiotlb=1\"",
+            ),
+            ("-- io_delay=x", false, "swiotlb=noforce io_delay=none pci=off reboot=acpi -- io_delay=x"),
+            (
+                "xio_delay=1 io_delayed",
+                false,
+                "swiotlb=noforce io_delay=none pci=off reboot=acpi xio_delay=1 io_delayed",
+            ),
         ] {
             assert_eq!(cmdline(user, console), expected);
         }

@@ -136,7 +136,7 @@ fn a_kernel_comes_in_the_parts_that_qemu_has() {
     let mut firmware = Firmware::new(&description(&plan, &HandOff::Off, Some(&kernel)));
     let image = images::bzimage();
     let (setup, rest) = image.split_at(1024);
-    let cmdline = b"console=ttyS0 swiotlb=noforce io_delay=none pci=off quiet\0";
+    let cmdline = b"console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet\0";
     for (size, data, expected) in [
         (key::SETUP_SIZE, key::SETUP_DATA, setup),
         (key::KERNEL_SIZE, key::KERNEL_DATA, rest),
