@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use flatboot_bench::command::{EXIT_HOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use crate::ROOT;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn surroundings(cgroup: &Path, terminal: bool) -> io::Result<()> {
+    keep_off_cpu_0()?;
     // Whatever the program starts is in its cgroup, and ends with it.
     std::fs::write(cgroup.join("cgroup.procs"), "0")?;
     rustix::process::setsid()?;
@@ -40,4 +42,15 @@ fn surroundings(cgroup: &Path, terminal: bool) -> io::Result<()> {
     }
     rustix::process::chroot(ROOT)?;
     Ok(())
+}
+
+/// No guest may run on CPU 0. Whenever any processor loads x87 state that has no exception pending (FNINIT, FXRSTOR, XRSTOR),
+/// QEMU takes back IGNNE# by changing a word of CPU 0's state, and does not do it atomically (`cpu_clear_ignne()`, QEMU 7.2).
+/// In that word CPU 0 also keeps whether nested paging and the global interrupt flag are on. If it enters or leaves a guest at
+/// that moment, the change is lost: it goes on with the guest's page tables in the host, or the other way round, and the guest,
+/// or the whole machine, dies of a triple fault.
+fn keep_off_cpu_0() -> io::Result<()> {
+    let mut allowed = sched_getaffinity(None)?;
+    allowed.unset(0);
+    Ok(sched_setaffinity(None, &allowed)?)
 }

@@ -279,7 +279,7 @@ pub(crate) struct PlaceArgs {
     /// Memory of the emulated host; only what is used is taken
     #[arg(long, value_name = "SIZE", default_value_t)]
     memory: MemorySize,
-    /// Processors of the emulated host
+    /// Processors of the emulated host that the program runs on
     #[arg(long, value_name = "N", default_value_t = 2)]
     cpus: u8,
     /// Disk image that the program finds at the same path as a block device; its writes are dropped

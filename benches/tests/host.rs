@@ -29,12 +29,13 @@ struct Shared {
 type SharedTest = fn(&mut HostSession, &Path) -> Result;
 type OwnTest = fn(&HostOptions) -> Result;
 
-const SHARED: [(&str, SharedTest); 10] = [
+const SHARED: [(&str, SharedTest); 11] = [
     ("exit_codes", exit_codes),
     ("streams_are_apart_and_binary_clean", streams_are_apart_and_binary_clean),
     ("input_reaches_the_program", input_reaches_the_program),
     ("unread_input_harms_no_later_command", unread_input_harms_no_later_command),
     ("it_has_kvm", it_has_kvm),
+    ("programs_stay_off_cpu_0", programs_stay_off_cpu_0),
     ("environment_and_directory", environment_and_directory),
     ("only_writable_is_written", only_writable_is_written),
     ("a_drive_is_a_block_device_and_keeps_its_content", a_drive_is_a_block_device_and_keeps_its_content),
@@ -170,6 +171,15 @@ fn unread_input_harms_no_later_command(host: &mut HostSession, _: &Path) -> Resu
 fn it_has_kvm(host: &mut HostSession, _: &Path) -> Result {
     let outcome = host.run(&shell("test -c /dev/kvm && test -r /dev/kvm && test -w /dev/kvm && nproc"))?;
     equal("processors", outcome.stdout_text(), "2\n".into())
+}
+
+/// QEMU's emulation breaks guests there: benches/host-init/enter.rs.
+fn programs_stay_off_cpu_0(host: &mut HostSession, _: &Path) -> Result {
+    let outcome =
+        host.run(&shell("cat /sys/devices/system/cpu/online; grep -o 'Cpus_allowed_list:.*' /proc/self/status"))?;
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let default = HostOptions::default().cpus;
+    equal("processors", said, format!("0-{default}\nCpus_allowed_list:\t1-{default}\n"))
 }
 
 fn environment_and_directory(host: &mut HostSession, _: &Path) -> Result {

@@ -18,7 +18,7 @@ pub struct MemorySize {
 pub struct HostOptions {
     /// Its memory, of which only what is used is taken from this machine.
     pub memory: MemorySize,
-    /// Its processors, 1 to 64.
+    /// The processors that programs run on, 1 to 63. The host has one more, for itself.
     pub cpus: u8,
     /// Files to give as block devices at their own paths. Writes to them are dropped.
     pub drives: Vec<PathBuf>,
@@ -37,7 +37,7 @@ pub enum OptionsError {
     #[error("host memory {0:?}: expected a size of at least 256M, such as 512M or 14G")]
     Memory(String),
     /// Too few or too many processors.
-    #[error("host cpus {0}: expected 1 to 64")]
+    #[error("host cpus {0}: expected 1 to {max}", max = HostOptions::MAX_CPUS)]
     Cpus(u8),
     /// A drive or a directory that cannot be used.
     #[error("{}: {expected}", path.display())]
@@ -108,9 +108,12 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
+    /// `NR_CPUS` of benches/host/host.config, less the host's own.
+    const MAX_CPUS: u8 = 63;
+
     /// Checks what can be checked before anything starts, and makes the paths absolute.
     pub(crate) fn check(&self) -> Result<Self, OptionsError> {
-        if !(1..=64).contains(&self.cpus) {
+        if !(1..=Self::MAX_CPUS).contains(&self.cpus) {
             return Err(OptionsError::Cpus(self.cpus));
         }
         let mut checked = self.clone();
@@ -165,7 +168,9 @@ mod tests {
         assert!(directory.check().unwrap_err().to_string().contains("is a directory"));
         let file = HostOptions { writable: vec!["/etc/passwd".into()], ..HostOptions::default() };
         assert!(file.check().unwrap_err().to_string().contains("expected a directory"));
-        let none = HostOptions { cpus: 0, ..HostOptions::default() };
-        assert!(none.check().unwrap_err().to_string().contains("1 to 64"));
+        for cpus in [0, 64] {
+            let error = HostOptions { cpus, ..HostOptions::default() }.check().unwrap_err().to_string();
+            assert_eq!(error, format!("host cpus {cpus}: expected 1 to 63"));
+        }
     }
 }
