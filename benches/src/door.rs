@@ -96,12 +96,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the emulated machine itself ended under a program, which it does now and then and which says nothing of the program.
-    #[must_use]
-    pub fn is_reset(&self) -> bool {
-        matches!(self, Self::Host(HostError::Ended(_)))
-    }
-
     /// Exit code that tells the door's failures from the program's: 124 time ran out, 128 + n ended by signal n, else 125.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

@@ -129,14 +129,7 @@ impl Bench {
             for variant in variants {
                 let rounds = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {runs}") };
                 progress.show(&format!("{rounds}: {}", variant.name));
-                let mut sample = self.sample(variant);
-                if let Err(BenchError::Guest(GuestError::Door(error))) = &sample
-                    && error.is_reset()
-                    && stop.signal().is_none()
-                {
-                    progress.note(&format!("{}; {} is booted once more", crate::chain(error), variant.name));
-                    sample = self.sample(variant);
-                }
+                let sample = self.sample(variant);
                 if let Some(signal) = stop.signal() {
                     return Err(BenchError::Stopped(signal));
                 }

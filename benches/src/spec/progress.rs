@@ -76,12 +76,6 @@ impl Progress {
         }
     }
 
-    /// What is worth a line of its own between steps.
-    pub(super) fn note(&self, what: &str) {
-        self.clear();
-        let _ = writeln!(io::stderr(), "NOTE: {what}");
-    }
-
     /// Removes the line from a terminal.
     pub(super) fn clear(&self) {
         if self.terminal && self.told.is_some() {

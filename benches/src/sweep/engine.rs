@@ -262,15 +262,7 @@ impl Bench {
         let limit = Duration::from_millis(sweep.timeout_ms) * watched + OVERHEAD;
         // A host that fails costs one boot and not the sweep.
         let failed = |why: String| End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
-        let mut output = self.observer(&[], &[&json], limit, stop);
-        if let Err(SweepError::Door(error)) = &output
-            && error.is_reset()
-            && !stop.is_asked()
-        {
-            Progress::note(&format!("{}; booted once more", crate::chain(error)));
-            output = self.observer(&[], &[&json], limit, stop);
-        }
-        Ok(match output {
+        Ok(match self.observer(&[], &[&json], limit, stop) {
             Ok(output) => serde_json::from_slice(&output).unwrap_or_else(|error| failed(error.to_string())),
             Err(error) => failed(crate::chain(&error)),
         })

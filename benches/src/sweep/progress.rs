@@ -47,12 +47,6 @@ impl Progress {
         }
     }
 
-    /// What is worth a line of its own between boots.
-    pub(super) fn note(what: &str) {
-        Self::finish();
-        eprintln!("NOTE: {what}");
-    }
-
     /// The line is done with.
     pub(super) fn finish() {
         if io::stderr().is_terminal() {

@@ -177,15 +177,7 @@ fn qemu(lab: &Lab, memory: &str, cpus: u8) -> Result<String, Failed> {
 
 fn qemu_microvm(lab: &Lab) -> Result<(), Failed> {
     for (memory, cpus) in [("512M", 1), ("4G", 16), ("256G", 2)] {
-        let console = match qemu(lab, memory, cpus) {
-            Err(said) if lab.is_emulated() => {
-                // As for guests under flatboot (see `Lab::run`): the emulated processors are not perfect.
-                eprintln!("NOTE: {memory}, {cpus} vCPUs under QEMU are booted once more. It was:");
-                eprintln!("{}", said.message().unwrap_or_default());
-                qemu(lab, memory, cpus)?
-            }
-            console => console?,
-        };
+        let console = qemu(lab, memory, cpus)?;
         let handed_over = reported_regions(&console);
         require(!handed_over.is_empty(), || format!("{memory}: no regions: {console}"))?;
     }

@@ -10,9 +10,6 @@ use flatboot_bench::{Command, Door, Error as DoorError, HostOptions, Kvm, Outcom
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
-/// flatboot's exit status when a vCPU has met a triple fault.
-const TRIPLE_FAULT: u8 = 4;
-
 /// Artifacts and a running host.
 #[derive(Debug)]
 pub(crate) struct Lab {
@@ -78,27 +75,9 @@ impl Lab {
     }
 
     /// Runs `guest` to its end.
-    ///
-    /// The emulated processors are not perfect: one boot of some two thousand has ended in a triple fault without a word from the
-    /// kernel, in a test that had passed hundreds of times, and with many vCPUs the emulated machine itself resets now and then.
-    /// There, and only there, such a guest gets a second chance, and the log says so; a guest that does it twice has failed.
     pub(crate) fn run(&self, guest: &Guest) -> Result<Ended, Failed> {
-        let ended = self.run_once(guest);
-        let (what, said) = match &ended {
-            Ok(ended) if ended.outcome.code == TRIPLE_FAULT => ("a triple fault in", self.describe(guest, ended)),
-            Err(error @ GuestError::Door(door)) if door.is_reset() => ("the end of", Failed::from(error)),
-            _ => return Ok(ended?),
-        };
-        if self.door.kvm() == Kvm::Real {
-            return Ok(ended?);
-        }
-        eprintln!("NOTE: {what} the emulated KVM host; this guest is booted once more. It was:");
-        eprintln!("{}", said.message().unwrap_or_default());
-        Ok(self.run_once(guest)?)
-    }
-
-    fn run_once(&self, guest: &Guest) -> Result<Ended, GuestError> {
-        self.with_session(|session| guest.run(session, &self.flatboot))
+        let ended: Result<Ended, GuestError> = self.with_session(|session| guest.run(session, &self.flatboot));
+        Ok(ended?)
     }
 
     /// Runs any program behind the door.
@@ -115,7 +94,7 @@ impl Lab {
 
     /// Runs `guest` and requires that flatboot exits with `code` and says `words` in its last line.
     pub(crate) fn ends(&self, guest: &Guest, code: u8, words: &str) -> Result<Ended, Failed> {
-        let ended = self.run_once(guest)?;
+        let ended = self.run(guest)?;
         let stderr = String::from_utf8_lossy(&ended.outcome.stderr).into_owned();
         if ended.outcome.code == code && stderr.lines().last().is_some_and(|line| line.contains(words)) {
             return Ok(ended);

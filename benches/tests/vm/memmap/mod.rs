@@ -49,7 +49,7 @@ fn one(lab: &Lab, scenario: &'static Scenario, mode: &'static Mode) -> Result<Co
 /// What this kernel or this host lacks for the scenario, if anything.
 fn missing(lab: &Lab, scenario: &Scenario) -> Result<Option<String>, Failed> {
     if scenario.cpus > 16 && lab.is_emulated() {
-        return Ok(Some(format!("{} vCPUs are not reliable on the emulated KVM host", scenario.cpus)));
+        return Ok(Some(format!("{} vCPUs take minutes on the emulated KVM host", scenario.cpus)));
     }
     let configured = |option: &str| -> Result<bool, Failed> {
         let config = fs::read_to_string(lab.kernel.join("config"))?;

@@ -78,7 +78,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         checks: "walk,thp,hog=95%",
         ..PLAIN
     },
-    // As many processors as the emulated host mostly stands, little for the kernel itself.
+    // More vCPUs than processors by far, little for the kernel itself.
     Scenario { name: "many_processors", cpus: 16, cmdline: "kernelcore=256M", checks: "thp,hog=90%", ..PLAIN },
     Scenario { name: "too_many_processors", cpus: 64, memory: "8G", checks: "thp,hog=90%", ..PLAIN },
     Scenario { name: "nodes", cmdline: "numa=fake=2", checks: "hog=25%,walk", needs: Some("CONFIG_NUMA_EMU"), ..PLAIN },
