@@ -83,15 +83,16 @@ find_source() {
 }
 
 build_image() {
-	local target=${name^^}
+	local target=${name^^} guid
 	mkdir "$work/Conf"
 	for file in target tools_def build_rule; do
 		cp "$source/BaseTools/Conf/$file.template" "$work/Conf/$file.txt"
 	done
-	# EDK2 finds the program for a section by its GUID.
+	# EDK2 finds the program for a section by its GUID, in lower case.
+	guid=$(sed -n 's/^ *SECTION GUIDED \([^ ]*\) .*/\L\1/p' "$here/FlatbootPkg/FlatbootX64.fdf")
 	cat >>"$work/Conf/tools_def.txt" <<-EOF
 		*_*_*_STORED_PATH = $here/FlatbootPkg/Tools/store.sh
-		*_*_*_STORED_GUID = 4f1c2a5e-9b0d-4c3f-8a67-2d1e5b7c9a03
+		*_*_*_STORED_GUID = $guid
 	EOF
 	run_logged "compiling" edk2_build "$target"
 	mkdir "$work/result"
