@@ -173,4 +173,10 @@ mod tests {
             assert_eq!(error, format!("host cpus {cpus}: expected 1 to 63"));
         }
     }
+
+    #[test]
+    fn the_host_kernel_takes_one_processor_more_than_programs_get() {
+        let option = format!("CONFIG_NR_CPUS={}", HostOptions::MAX_CPUS + 1);
+        assert!(include_str!("../../host/host.config").lines().any(|line| line == option), "{option}");
+    }
 }
