@@ -177,9 +177,8 @@ fn it_has_kvm(host: &mut HostSession, _: &Path) -> Result {
 fn programs_stay_off_cpu_0(host: &mut HostSession, _: &Path) -> Result {
     let outcome =
         host.run(&shell("cat /sys/devices/system/cpu/online; grep -o 'Cpus_allowed_list:.*' /proc/self/status"))?;
-    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
     let default = HostOptions::default().cpus;
-    equal("processors", said, format!("0-{default}\nCpus_allowed_list:\t1-{default}\n"))
+    equal("processors", outcome.stdout_text(), format!("0-{default}\nCpus_allowed_list:\t1-{default}\n"))
 }
 
 fn environment_and_directory(host: &mut HostSession, _: &Path) -> Result {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use flatboot_bench::guest::{Ended, Guest, GuestError};
+use flatboot_bench::guest::{Ended, Guest};
 use flatboot_bench::{Command, Door, Error as DoorError, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
@@ -76,8 +76,7 @@ impl Lab {
 
     /// Runs `guest` to its end.
     pub(crate) fn run(&self, guest: &Guest) -> Result<Ended, Failed> {
-        let ended: Result<Ended, GuestError> = self.with_session(|session| guest.run(session, &self.flatboot));
-        Ok(ended?)
+        Ok(self.with_session(|session| guest.run(session, &self.flatboot))?)
     }
 
     /// Runs any program behind the door.
