@@ -2,10 +2,7 @@
 //! How a VM ends, and how the rest of the process learns of it.
 
 use std::fmt;
-use std::io;
-use std::sync::{Arc, OnceLock};
-
-use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::cli::ExitStatus;
 use crate::devices::bus::GuestRequest;
@@ -85,50 +82,63 @@ impl From<GuestRequest> for Ending {
 }
 
 /// Where any thread reports the end; the first report wins.
-#[derive(Debug, Clone)]
-pub struct EndingSink {
-    ending: Arc<OnceLock<Ending>>,
-    wake: Arc<EventFd>,
+#[derive(Debug, Clone, Default)]
+pub struct EndingSink(Arc<Report>);
+
+#[derive(Debug, Default)]
+struct Report {
+    ending: Mutex<Option<Ending>>,
+    there: Condvar,
 }
 
 impl EndingSink {
     /// A sink that nothing has been reported to.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { ending: Arc::default(), wake: Arc::new(EventFd::new(EFD_NONBLOCK)?) })
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Reports `ending`, unless an earlier one was, and wakes whoever waits on [`Self::wake_fd`].
+    /// Reports `ending`, unless an earlier one was.
     pub fn end(&self, ending: Ending) {
-        let _ = self.ending.set(ending);
-        // A full counter means that the reader has been woken already.
-        let _ = self.wake.write(1);
+        let mut first = self.0.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(ending);
+        self.0.there.notify_all();
     }
 
-    /// The end, once there is one.
+    /// Waits for the end. Whoever waits here does nothing else: the end must be noticed whatever any device waits for.
     #[must_use]
-    pub fn get(&self) -> Option<&Ending> {
-        self.ending.get()
-    }
-
-    /// Becomes readable when the VM has ended.
-    #[must_use]
-    pub fn wake_fd(&self) -> &EventFd {
-        &self.wake
+    pub fn wait(&self) -> Ending {
+        let mut ending = self.0.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(ending) = &*ending {
+                return ending.clone();
+            }
+            ending = self.0.there.wait(ending).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
     fn the_first_ending_wins() {
-        let sink = EndingSink::new().unwrap();
-        assert_eq!(sink.get(), None);
+        let sink = EndingSink::new();
         sink.end(Ending::Panic);
         sink.end(Ending::Reset);
-        assert_eq!(sink.get(), Some(&Ending::Panic));
-        assert_eq!(sink.wake_fd().read().unwrap(), 2);
+        assert_eq!(sink.wait(), Ending::Panic);
+    }
+
+    #[test]
+    fn the_wait_is_over_when_another_thread_reports() {
+        let sink = EndingSink::new();
+        let reporter = sink.clone();
+        let thread = thread::spawn(move || reporter.end(Ending::PowerOff));
+        assert_eq!(sink.wait(), Ending::PowerOff);
+        thread.join().unwrap();
     }
 
     #[test]

@@ -10,7 +10,6 @@ pub mod config;
 pub mod cpu;
 pub mod devices;
 pub mod ending;
-pub mod events;
 pub mod firmware;
 pub mod kernel;
 pub mod layout;

@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("endings::no_init", no_init),
     ("endings::triple_fault", |lab| ending(lab, "flatboot.end=reboot reboot=t", 4, "triple fault")),
     ("endings::sigterm_powers_off_or_ends", sigterm),
+    ("endings::sigterm_ends_a_vm_whose_device_hangs", hung_device),
     ("endings::restart_on_reset", restart),
     ("endings::killed_leaves_nothing", killed),
     ("endings::footprint_of_the_vmm", footprint),
@@ -56,6 +57,23 @@ fn wait_for_init(lab: &Lab) -> String {
 fn sigterm(lab: &Lab) -> Result<(), Failed> {
     let script = format!(
         "rm -f {console}; {run} --shutdown-timeout 1 & pid=$!; {wait}; kill -TERM $pid; wait $pid",
+        console = lab.path("console").display(),
+        run = hanging(lab, "256M", 1),
+        wait = wait_for_init(lab)
+    );
+    let outcome = lab.shell(&script)?;
+    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let said = stderr.lines().last().is_some_and(|line| line.contains("did not power off within 1 s"));
+    require(outcome.code == 6 && said, || format!("exit code {}, stderr {stderr:?}", outcome.code))
+}
+
+/// A source of random bytes that never gives any: the master of a terminal that nobody has opened. A VMM which waits for it where
+/// it should notice the end never ends.
+fn hung_device(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        "rm -f {console}; {run} --rng src=/dev/ptmx --shutdown-timeout 1 & pid=$!; {wait}; kill -TERM $pid; \
+         n=0; while kill -0 $pid 2>/dev/null; do n=$((n+1)); [ $n -lt 100 ] || {{ kill -KILL $pid; exit 98; }}; sleep 0.1; done; \
+         wait $pid",
         console = lab.path("console").display(),
         run = hanging(lab, "256M", 1),
         wait = wait_for_init(lab)

@@ -9,8 +9,8 @@ use super::BootError;
 use super::machine::{self, Machine};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
+use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
 use crate::ending::{Ending, EndingSink};
-use crate::events;
 use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
@@ -48,7 +48,8 @@ pub(super) struct Started {
 
 /// What is left of the machine when the vCPUs have their share of it.
 struct Leftover {
-    subscribers: Vec<events::Subscriber>,
+    /// The devices' threads.
+    workers: Vec<Running>,
     power_button: vmm_sys_util::eventfd::EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
@@ -86,14 +87,14 @@ impl Assembled {
 
     /// What the ACPI tables say.
     pub(super) fn acpi(&self) -> acpi::Machine<'_> {
-        acpi_machine(&self.config, &self.plan, self.machine.subscribers.len())
+        acpi_machine(&self.config, &self.plan, self.machine.workers.len())
     }
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, vm, machine, host, mut probing, .. } = self;
-        let Machine { ports, mmio, subscribers, power_button, input, serial_output } = machine;
-        let sink = EndingSink::new().map_err(BootError::Signals)?;
+        let Machine { ports, mmio, workers, power_button, input, serial_output } = machine;
+        let sink = EndingSink::new();
         let shared = Arc::new(Shared {
             vm,
             memory: memory.clone(),
@@ -105,8 +106,9 @@ impl Assembled {
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline, &mut probing)?;
-        let virtio_devices = subscribers.len();
-        let leftover = Leftover { subscribers, power_button, input, serial_output };
+        let workers = start_workers(workers)?;
+        let virtio_devices = workers.len();
+        let leftover = Leftover { workers, power_button, input, serial_output };
         Ok(Started { config, plan, memory, virtio_devices, probing, prefaulting, waiting, sink, leftover })
     }
 }
@@ -117,9 +119,9 @@ impl Started {
         acpi_machine(&self.config, &self.plan, self.virtio_devices)
     }
 
-    /// Lets the boot CPU start, and serves the VM until it ends.
+    /// Lets the boot CPU start, and waits until the VM has ended.
     pub(super) fn run(mut self, start: Start, timeline: &Timeline) -> Result<Ending, BootError> {
-        let Leftover { subscribers, power_button, input, serial_output } = self.leftover;
+        let Leftover { workers: _workers, power_button, input, serial_output } = self.leftover;
         self.probing.finish()?;
         // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not
         // there to power off.
@@ -133,8 +135,15 @@ impl Started {
         self.waiting.release(start)?;
         timeline.phase("every vCPU ready");
 
-        Ok(events::run_until_end(subscribers, &self.sink)?)
+        // Nothing else happens in this thread: the end is noticed whatever a device waits for.
+        Ok(self.sink.wait())
     }
+}
+
+/// Starts a thread for each device.
+fn start_workers(workers: Vec<VirtioWorker>) -> Result<Vec<Running>, WorkerError> {
+    let named = workers.into_iter().enumerate();
+    named.map(|(slot, worker)| worker.start(format!("virtio{slot}"))).collect()
 }
 
 fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {

@@ -16,9 +16,8 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::SerialPort;
-use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, mmio};
+use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
-use crate::events::Subscriber;
 use crate::layout;
 use crate::memory::GuestMemory;
 use crate::timeline::Timeline;
@@ -58,11 +57,12 @@ fn host(what: &'static str) -> impl Fn(io::Error) -> MachineError {
     move |source| MachineError::Host { what, source }
 }
 
-/// Everything that the vCPUs and the event loop need of the devices.
+/// Everything that the vCPUs and the devices' own threads need.
 pub(super) struct Machine {
     pub(super) ports: Bus,
     pub(super) mmio: Bus,
-    pub(super) subscribers: Vec<Subscriber>,
+    /// By virtio slot, what serves that device's queues once it is started.
+    pub(super) workers: Vec<VirtioWorker>,
     pub(super) power_button: EventFd,
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
@@ -116,13 +116,13 @@ pub(super) fn build(
     if firmware {
         firmware_power(&mut mmio)?;
     }
-    let mut subscribers: Vec<Subscriber> = Vec::new();
+    let mut workers = Vec::new();
     for (slot, device) in virtio_devices(config)?.into_iter().enumerate() {
-        subscribers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
+        workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, subscribers, power_button, input, serial_output })
+    Ok(Machine { ports, mmio, workers, power_button, input, serial_output })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -190,7 +190,7 @@ fn virtio(
     vm: &Vm,
     memory: &GuestMemory,
     bus: &mut Bus,
-) -> Result<Subscriber, MachineError> {
+) -> Result<VirtioWorker, MachineError> {
     let start = layout::VIRTIO_MMIO.start + slot * layout::VIRTIO_MMIO_STRIDE;
     let range = Range { start, end: start + layout::VIRTIO_MMIO_STRIDE };
     let irq = line(vm, layout::GSI_VIRTIO.start + low32(slot))?;
@@ -199,5 +199,5 @@ fn virtio(
         vm.connect_doorbell(notify, start + mmio::QUEUE_NOTIFY, queue)?;
     }
     bus.insert(range, shared(transport))?;
-    Ok(Arc::new(Mutex::new(worker)))
+    Ok(worker)
 }

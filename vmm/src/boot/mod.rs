@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
+use crate::devices::virtio::WorkerError;
 use crate::ending::Ending;
-use crate::events::EventError;
 use crate::firmware::{self, Description, FirmwareError, Flash};
 use crate::kernel::{self, KernelError};
 use crate::memory::guest::MapError;
@@ -50,14 +50,14 @@ pub enum BootError {
     #[error(transparent)]
     Machine(#[from] machine::MachineError),
     #[error(transparent)]
-    Events(#[from] EventError),
+    Worker(#[from] WorkerError),
     #[error(transparent)]
     Output(#[from] FileError),
     #[error("signals cannot be handled")]
     Signals(#[source] std::io::Error),
 }
 
-/// Boots the VM that `config` describes and serves it until it ends.
+/// Boots the VM that `config` describes and waits until it has ended.
 ///
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
 /// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants

@@ -34,7 +34,7 @@ pub trait BusDevice: Send {
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest>;
 }
 
-/// A device as buses and event loops share it.
+/// A device as buses share it.
 pub type SharedDevice = Arc<Mutex<dyn BusDevice>>;
 
 /// Why a device cannot be put on a bus.

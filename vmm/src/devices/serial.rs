@@ -81,7 +81,7 @@ impl SerialPort {
     /// Feeds `input` to the port from a thread of its own until the input ends or fails. The guest takes it at its own
     /// pace: nothing is dropped, and no more than a few hundred bytes wait here.
     ///
-    /// A thread, because the device's lock is held while the output blocks, which must not stop an event loop.
+    /// A thread, because reading it waits.
     pub fn attach_input(port: &Arc<Mutex<Self>>, input: Box<dyn Read + Send>) -> io::Result<()> {
         let port = Arc::clone(port);
         let room = Arc::clone(&lock(&port).room);

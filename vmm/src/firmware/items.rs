@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What firmware is told: the items of `fw_cfg`.
 
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use flatboot_handoff::PLAN_FILE;
 
 use super::{FirmwareError, device_tree};
 use crate::acpi::{self, loader};
-use crate::bits::low32;
+use crate::bits::{index, low32};
 use crate::config::{HandOff, InputFile, KernelConfig};
 use crate::devices::fw_cfg::{Content, FileName, Items, key};
 use crate::memory::{E820Kind, GpaRange, MemoryPlan};
@@ -57,7 +60,7 @@ fn plan(machine: &Description<'_>) -> Result<Option<Content>, FirmwareError> {
     Ok(match machine.hand_off {
         HandOff::Planned => Some(Content::Bytes(machine.plan.hand_off()?)),
         HandOff::Off => None,
-        HandOff::File(file) => Some(part("--handoff", file, 0, file.length())?),
+        HandOff::File(file) => Some(Content::Bytes(whole("--handoff", file)?)),
     })
 }
 
@@ -87,7 +90,15 @@ fn kernel_items(kernel: &KernelConfig, setup: u64) -> Result<Vec<(u16, Content)>
 fn part(option: &'static str, file: &InputFile, start: u64, length: u64) -> Result<Content, FirmwareError> {
     let handle = file.file().try_clone();
     let handle = handle.map_err(|source| FirmwareError::Handle { option, path: file.path().to_owned(), source })?;
-    Ok(Content::File { file: handle, start, length })
+    Ok(Content::File { file: Arc::new(handle), start, length })
+}
+
+/// All of a small file.
+fn whole(option: &'static str, file: &InputFile) -> Result<Vec<u8>, FirmwareError> {
+    let mut bytes = vec![0; index(file.length())];
+    let read = file.file().read_exact_at(&mut bytes, 0);
+    read.map_err(|source| FirmwareError::Handle { option, path: file.path().to_owned(), source })?;
+    Ok(bytes)
 }
 
 /// `struct e820_entry`: address, size, type; one for each range of RAM. Firmware takes what it needs from it.

@@ -2,24 +2,20 @@
 //! What an item holds.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
-
-use vm_memory::{Bytes, GuestAddress};
+use std::sync::Arc;
 
 use crate::bits::index;
-use crate::memory::{GpaRange, GuestMemory};
 
 /// The bytes of an item.
 #[derive(Debug)]
 pub enum Content {
     /// Bytes of our own.
     Bytes(Vec<u8>),
-    /// A part of a file, which is read whenever the guest asks: kernels and initramfs are large. What the file has lost since
-    /// reads as zeroes, or as an error by DMA.
+    /// A part of a file, which is read when the guest asks: kernels and initramfs are large. Only DMA gives it, which does not
+    /// keep a vCPU waiting for a disk; by the data register it reads as zeroes. What the file has lost since is an error.
     File {
         /// The file, whose position is nobody else's.
-        file: File,
+        file: Arc<File>,
         /// Where the part begins, in bytes.
         start: u64,
         /// Its length in bytes.
@@ -49,39 +45,11 @@ impl Content {
         }
     }
 
-    /// Puts what begins at `offset` into `data`, as far as either goes.
-    pub(super) fn read(&self, offset: u64, data: &mut [u8]) {
-        match self {
-            Self::Bytes(bytes) => {
-                let from = bytes.iter().skip(index(offset));
-                data.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            }
-            Self::File { file, start, length } => {
-                let left = index(length.saturating_sub(offset));
-                let count = data.len().min(left);
-                if let Some(data) = data.get_mut(..count)
-                    && let Err(error) = file.read_exact_at(data, start + offset)
-                {
-                    tracing::warn!(%error, "fw_cfg: a file cannot be read any more");
-                }
-            }
-        }
-    }
-
-    /// Copies what begins at `offset` to all of `target`; the item has that much.
-    pub(super) fn copy(&self, offset: u64, memory: &GuestMemory, target: GpaRange) -> io::Result<()> {
-        let (address, count) = (GuestAddress(target.start()), index(target.length()));
-        match self {
-            Self::Bytes(bytes) => {
-                let from =
-                    bytes.get(index(offset)..).and_then(|rest| rest.get(..count)).ok_or(io::ErrorKind::InvalidInput)?;
-                memory.write_slice(from, address).map_err(io::Error::other)
-            }
-            Self::File { file, start, .. } => {
-                let mut file = file;
-                file.seek(SeekFrom::Start(start + offset))?;
-                memory.read_exact_volatile_from(address, &mut file, count).map_err(io::Error::other)
-            }
-        }
+    /// Puts what begins at `offset` into `data`, as far as either goes. False if it is a file, of which nothing is read.
+    pub(super) fn read(&self, offset: u64, data: &mut [u8]) -> bool {
+        let Self::Bytes(bytes) = self else { return false };
+        let from = bytes.iter().skip(index(offset));
+        data.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        true
     }
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A transfer by DMA: `struct FWCfgDmaAccess`, 16 big-endian bytes of the guest's choice, anywhere.
 
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
 use super::content::Content;
@@ -20,6 +25,41 @@ const KEY_SHIFT: u32 = 16;
 /// padding are no mistake; without a bound, one small request would clear 4 GiB and back them with host memory. More is an
 /// error, and so no request costs more than its item and this.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// As many zeroes as are to go to `padding`.
+fn zeroes(padding: GpaRange) -> Option<&'static [u8]> {
+    ZEROES.get(..index(padding.length()))
+}
+
+/// How far a transfer is.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The offset in the selected item behind it.
+    pub(super) offset: u64,
+    /// What is still to be done, and takes as long as a disk does.
+    pub(super) fetch: Option<Fetch>,
+}
+
+/// A part of a file that is to go to guest memory, and zeroes behind it.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    file: Arc<File>,
+    position: u64,
+    target: GpaRange,
+    padding: GpaRange,
+}
+
+impl Fetch {
+    /// Does it. May wait for a disk.
+    pub(super) fn run(self, memory: &GuestMemory) -> io::Result<()> {
+        let mut file = &*self.file;
+        file.seek(SeekFrom::Start(self.position))?;
+        let target = GuestAddress(self.target.start());
+        memory.read_exact_volatile_from(target, &mut file, index(self.target.length())).map_err(io::Error::other)?;
+        let zeroes = zeroes(self.padding).unwrap_or_default();
+        memory.write_slice(zeroes, GuestAddress(self.padding.start())).map_err(io::Error::other)
+    }
+}
 
 /// What the guest wants.
 #[derive(Debug, Clone, Copy)]
@@ -46,27 +86,34 @@ impl Transfer {
         self.has(SELECT).then(|| low16(u64::from(self.control >> KEY_SHIFT)))
     }
 
-    /// Does the one operation that counts (reading before writing before skipping) on `content`, from `offset` on, and returns
-    /// the offset behind it; `None` if that is impossible, and then nothing is done.
-    pub(super) fn run(self, memory: &GuestMemory, content: Option<&Content>, offset: u64) -> Option<u64> {
+    /// Does the one operation that counts (reading before writing before skipping) on `content`, from `offset` on, or says what
+    /// is still to be fetched for it; `None` if that is impossible, and then nothing is done.
+    pub(super) fn run(self, memory: &GuestMemory, content: Option<&Content>, offset: u64) -> Option<Progress> {
         let length = u64::from(self.length);
         let left = content.map_or(0, |content| content.length().saturating_sub(offset));
         let within = length.min(left);
         if self.has(READ) {
             let target = self.target(memory)?;
             let end = target.start() + within;
-            let zeroes = ZEROES.get(..index(target.end() - end))?;
-            if let Some(content) = content {
-                content.copy(offset, memory, GpaRange::new(target.start(), end)).ok()?;
+            let padding = GpaRange::new(end, target.end());
+            zeroes(padding)?;
+            let target = GpaRange::new(target.start(), end);
+            if let Some(Content::File { file, start, .. }) = content {
+                let fetch = Fetch { file: Arc::clone(file), position: start + offset, target, padding };
+                return Some(Progress { offset: offset + within, fetch: Some(fetch) });
             }
-            memory.write_slice(zeroes, GuestAddress(end)).ok()?;
+            if let Some(Content::Bytes(bytes)) = content {
+                let from = bytes.get(index(offset)..)?.get(..index(within))?;
+                memory.write_slice(from, GuestAddress(target.start())).ok()?;
+            }
+            memory.write_slice(zeroes(padding)?, GuestAddress(end)).ok()?;
         } else if self.has(WRITE) {
             // Of nothing, it is no error.
-            return (length == 0).then_some(offset);
+            return (length == 0).then_some(Progress { offset, fetch: None });
         } else if !self.has(SKIP) {
-            return Some(offset);
+            return Some(Progress { offset, fetch: None });
         }
-        Some(offset + within)
+        Some(Progress { offset: offset + within, fetch: None })
     }
 
     /// Where the bytes go; all of it is guest memory.
@@ -80,6 +127,8 @@ impl Transfer {
 /// Tells the guest that the transfer at `address` is over, and whether it is `done`.
 pub(super) fn answer(memory: &GuestMemory, address: u64, done: bool) {
     let control: u32 = if done { 0 } else { ERROR };
+    // Whoever sees this sees what was transferred, too.
+    fence(Ordering::Release);
     // Where there is no memory there is nobody to tell.
     let _ = memory.write_obj(control.to_be_bytes(), GuestAddress(address));
 }

@@ -11,6 +11,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use super::{Content, FileName, FwCfg, Items, key};
 use crate::devices::Bus;
+use crate::devices::bus::lock;
 use crate::layout::PORT_FW_CFG;
 use crate::memory::GuestMemory;
 
@@ -71,20 +72,21 @@ impl Program<'_> {
 struct Machine {
     ports: Bus,
     memory: GuestMemory,
+    device: Arc<Mutex<FwCfg>>,
 }
 
 impl Machine {
     fn new(file: &File) -> Option<Self> {
         let memory =
             GuestMemory::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)]).ok()?;
-        let part = Content::File { file: file.try_clone().ok()?, start: FILE_START, length: FILE_LENGTH };
+        let part = Content::File { file: Arc::new(file.try_clone().ok()?), start: FILE_START, length: FILE_LENGTH };
         let numbered = [(key::CPUS, Content::half(2)), (key::KERNEL_DATA, part)];
         let files =
             [(FileName::new("a"), Content::Bytes(vec![1; 100])), (FileName::new("b"), Content::Bytes(Vec::new()))];
         let mut ports = Bus::new();
-        let device = FwCfg::new(Items::new(numbered, files), memory.clone());
-        ports.insert_stream(PORT_FW_CFG, Arc::new(Mutex::new(device))).ok()?;
-        Some(Self { ports, memory })
+        let device = Arc::new(Mutex::new(FwCfg::new(Items::new(numbered, files), memory.clone())));
+        ports.insert_stream(PORT_FW_CFG, device.clone()).ok()?;
+        Some(Self { ports, memory, device })
     }
 
     fn write(&self, port: u64, data: &[u8]) {
@@ -131,8 +133,16 @@ impl Machine {
         Some(())
     }
 
+    /// Waits until no file is being read, and no answer is on its way to memory.
+    fn wait(&self) {
+        while lock(&self.device).is_busy() {
+            std::thread::yield_now();
+        }
+    }
+
     /// What must hold whatever the firmware did: the device still says who it is, by port and by DMA.
     fn check(&self) {
+        self.wait();
         self.write(0, &key::SIGNATURE.to_le_bytes());
         let mut signature = [0; 4];
         self.read(1, &mut signature);

@@ -7,6 +7,7 @@ mod content;
 mod dma;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;
+mod fetcher;
 mod items;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use items::{FileName, Items, key};
 use super::bus::{BusDevice, GuestRequest};
 use crate::memory::GuestMemory;
 use dma::Transfer;
+use fetcher::Fetcher;
 
 /// Selector register: 16 bits, little-endian, write-only.
 const SELECTOR: u64 = 0;
@@ -42,6 +44,9 @@ pub struct FwCfg {
     /// How far in the selected item the next byte is; at most its length.
     offset: u64,
     dma_address: u64,
+    fetcher: Fetcher,
+    /// Whether it has complained.
+    warned: bool,
 }
 
 impl fmt::Debug for FwCfg {
@@ -54,7 +59,8 @@ impl FwCfg {
     /// A device with `items`, whose transfers go to `memory`.
     #[must_use]
     pub fn new(items: Items, memory: GuestMemory) -> Self {
-        Self { items, memory, selected: key::SIGNATURE, offset: 0, dma_address: 0 }
+        let (selected, fetcher) = (key::SIGNATURE, Fetcher::default());
+        Self { items, memory, selected, offset: 0, dma_address: 0, fetcher, warned: false }
     }
 
     fn select(&mut self, key: u16) {
@@ -66,23 +72,38 @@ impl FwCfg {
     fn read_data(&mut self, data: &mut [u8]) {
         data.fill(0);
         if let Some(content) = self.items.get(self.selected) {
-            content.read(self.offset, data);
+            if !content.read(self.offset, data) && !std::mem::replace(&mut self.warned, true) {
+                tracing::warn!("firmware reads a file byte by byte and gets zeroes: files come by DMA only");
+            }
             self.offset = content.length().min(self.offset + data.len() as u64);
         }
     }
 
-    /// Does what the structure at the DMA address says, and writes there how that went.
+    /// Does what the structure at the DMA address says, and writes there how that went, now or when a file has been read.
     fn transfer(&mut self) {
         let address = std::mem::take(&mut self.dma_address);
-        let done = Transfer::fetch(&self.memory, address).and_then(|transfer| {
+        let progress = Transfer::fetch(&self.memory, address).and_then(|transfer| {
             if let Some(key) = transfer.select() {
                 self.select(key);
             }
-            let content = self.items.get(self.selected);
-            self.offset = transfer.run(&self.memory, content, self.offset)?;
-            Some(())
+            transfer.run(&self.memory, self.items.get(self.selected), self.offset)
         });
-        dma::answer(&self.memory, address, done.is_some());
+        let Some(progress) = progress else { return dma::answer(&self.memory, address, false) };
+        match progress.fetch.map(|fetch| self.fetcher.begin(fetch, address, &self.memory)) {
+            // It is answered when the file has been read.
+            Some(true) => self.offset = progress.offset,
+            Some(false) => dma::answer(&self.memory, address, false),
+            None => {
+                self.offset = progress.offset;
+                dma::answer(&self.memory, address, true);
+            }
+        }
+    }
+
+    /// Whether a file is being read.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.fetcher.is_busy()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
+use std::thread;
 
 use proptest::prelude::*;
 use vm_memory::{Bytes, GuestAddress};
@@ -32,7 +34,7 @@ fn machine() -> Machine {
     memory.write_slice(&vec![OLD; 2 << 20], GuestAddress(0)).unwrap();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"header, then the kernel, then more").unwrap();
-    let kernel = Content::File { file, start: 8, length: 15 };
+    let kernel = Content::File { file: Arc::new(file), start: 8, length: 15 };
     let numbered = [(key::CPUS, Content::half(3)), (key::KERNEL_SIZE, Content::word(15)), (key::KERNEL_DATA, kernel)];
     let files = [
         (FileName::new("opt/z"), Content::Bytes(b"last".to_vec())),
@@ -66,7 +68,12 @@ impl Machine {
         for (register, half) in [(4, high), (8, low)] {
             assert_eq!(self.device.write(register, &u32::try_from(half).unwrap().to_be_bytes()), None);
         }
-        self.memory.read_obj::<[u8; 4]>(GuestAddress(at)).ok().map(u32::from_be_bytes)
+        let answer = || self.memory.read_obj::<[u8; 4]>(GuestAddress(at)).ok().map(u32::from_be_bytes);
+        // As a driver does: until there is an answer, however long a file takes.
+        while answer().is_some_and(|control| control > 1) {
+            thread::yield_now();
+        }
+        answer()
     }
 
     fn transfer(&mut self, control: u32, length: u32, address: u64) -> u32 {
@@ -91,14 +98,50 @@ fn every_item_can_be_read_byte_by_byte() {
     assert_eq!(machine.item(key::ID), [3, 0, 0, 0]);
     assert_eq!(machine.item(key::CPUS), [3, 0]);
     assert_eq!(machine.item(key::KERNEL_SIZE), [15, 0, 0, 0]);
-    assert_eq!(&machine.item(key::KERNEL_DATA), b"then the kernel");
-    machine.select(key::KERNEL_DATA);
-    let bytes: Vec<_> = (0..15).flat_map(|_| machine.data::<1>()).collect();
-    assert_eq!(bytes, b"then the kernel");
-    // Past the end there are zeroes, not the rest of the file.
+    machine.select(0x21);
+    let bytes: Vec<_> = (0..4).flat_map(|_| machine.data::<1>()).collect();
+    assert_eq!(bytes, b"last");
+    // Past the end there are zeroes.
     assert_eq!(machine.data(), [0; 9]);
     // The bit that asked older machines for writing changes nothing.
     assert_eq!(&machine.item(key::SIGNATURE | 0x4000), b"QEMU");
+}
+
+/// Reading it would keep the vCPU waiting for a disk.
+#[test]
+fn a_file_comes_by_dma_only() {
+    let mut machine = machine();
+    assert_eq!(machine.item(key::KERNEL_DATA), [0; 15]);
+    assert_eq!(machine.transfer(keyed(key::KERNEL_DATA) | READ, 20, TARGET), 0);
+    assert_eq!(&machine.memory(TARGET), b"then the kernel\0\0\0\0\0\x5a");
+}
+
+/// A pipe that nobody writes to is a disk that hangs.
+#[test]
+fn a_vcpu_does_not_wait_for_a_file() {
+    let (pipe, writer) = std::io::pipe().unwrap();
+    let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+    let file = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
+    let items = Items::new([(key::INITRD_DATA, Content::File { file, start: 0, length: 4 })], []);
+    let mut machine = Machine { device: FwCfg::new(items, memory.clone()), memory };
+    machine.memory.write_slice(&[OLD; 8], GuestAddress(TARGET)).unwrap();
+    let fields =
+        [&(keyed(key::INITRD_DATA) | READ).to_be_bytes()[..], &4u32.to_be_bytes(), &TARGET.to_be_bytes()].concat();
+    for at in [REQUEST, REQUEST + 16, REQUEST + 32] {
+        machine.memory.write_slice(&fields, GuestAddress(at)).unwrap();
+        assert_eq!(machine.device.write(8, &u32::try_from(at).unwrap().to_be_bytes()), None);
+    }
+    // All three have come back; the last one was one too many for a driver that waits.
+    assert_eq!(&machine.item(key::SIGNATURE), b"QEMU");
+    assert!(machine.device.is_busy());
+    assert_eq!(machine.memory(REQUEST + 32), 1u32.to_be_bytes());
+    assert_ne!(machine.memory::<4>(REQUEST), 0u32.to_be_bytes());
+    drop(writer);
+    while machine.device.is_busy() {
+        thread::yield_now();
+    }
+    // A pipe has no position to go to, so both are errors in the end; what counts is that they came to one.
+    assert_eq!([REQUEST, REQUEST + 16].map(|at| machine.memory(at)), [1u32.to_be_bytes(); 2]);
 }
 
 #[test]
@@ -246,10 +289,9 @@ fn the_high_half_of_the_address_counts_once() {
 fn a_file_that_has_shrunk_is_an_error_for_dma() {
     let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
     let file = tempfile::tempfile().unwrap();
-    let part = Content::File { file: file.try_clone().unwrap(), start: 0, length: 100 };
+    let part = Content::File { file: Arc::new(file.try_clone().unwrap()), start: 0, length: 100 };
     let items = Items::new([(key::INITRD_DATA, part)], []);
     let mut machine = Machine { device: FwCfg::new(items, memory.clone()), memory };
-    assert_eq!(machine.item(key::INITRD_DATA), [0; 100]);
     assert_eq!(machine.transfer(keyed(key::INITRD_DATA) | READ, 100, TARGET), 1);
 }
 

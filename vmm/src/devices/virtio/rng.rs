@@ -21,7 +21,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// Takes bytes from `source`, usually `/dev/urandom`. Reading it should not block: it happens on the event loop.
+    /// Takes bytes from `source`, usually `/dev/urandom`. The guest waits while it blocks.
     #[must_use]
     pub fn new(source: File) -> Self {
         Self { source }

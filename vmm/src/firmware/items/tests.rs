@@ -3,7 +3,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use vm_memory::GuestAddress;
+use vm_memory::{Bytes, GuestAddress};
 
 use super::*;
 use crate::config::Cmdline;
@@ -25,19 +25,33 @@ fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&
     Description { plan, hand_off, acpi, kernel: kernel.map(|kernel| (kernel, SETUP)) }
 }
 
-/// The device as firmware meets it, byte by byte.
-struct Firmware(FwCfg);
+/// The device as firmware meets it, by DMA.
+struct Firmware {
+    device: FwCfg,
+    memory: GuestMemory,
+}
+
+/// Where requests are in guest memory, and what they fetch.
+const REQUEST: u32 = 0x100;
+const TARGET: u64 = 0x1000;
 
 impl Firmware {
     fn new(machine: &Description<'_>) -> Self {
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 4096)]).unwrap();
-        Self(FwCfg::new(items(machine).unwrap(), memory))
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        Self { device: FwCfg::new(items(machine).unwrap(), memory.clone()), memory }
     }
 
     fn item(&mut self, key: u16, length: usize) -> Vec<u8> {
-        assert_eq!(self.0.write(0, &key.to_le_bytes()), None);
+        let select_and_read = u32::from(key) << 16 | 0b1010;
+        let words = [select_and_read, u32::try_from(length).unwrap(), 0, u32::try_from(TARGET).unwrap()];
+        let control = GuestAddress(REQUEST.into());
+        self.memory.write_obj(words.map(u32::to_be), control).unwrap();
+        assert_eq!(self.device.write(8, &REQUEST.to_be_bytes()), None);
+        while self.memory.read_obj::<u32>(control).unwrap() != 0 {
+            std::thread::yield_now();
+        }
         let mut data = vec![0; length];
-        self.0.read(1, &mut data);
+        self.memory.read_slice(&mut data, GuestAddress(TARGET)).unwrap();
         data
     }
 

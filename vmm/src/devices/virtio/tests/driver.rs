@@ -5,7 +5,7 @@ use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::devices::bus::BusDevice;
-use crate::devices::virtio::{VirtioDevice, VirtioMmio, VirtioWorker};
+use crate::devices::virtio::{Running, VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::memory::GuestMemory;
 
 pub(super) const MEMORY_SIZE: usize = 0x40_0000;
@@ -27,7 +27,8 @@ pub(super) type Descriptor = (u64, u32, u16, u16);
 
 pub(super) struct Driver {
     pub(super) transport: VirtioMmio,
-    pub(super) worker: VirtioWorker,
+    /// None once it has a thread.
+    worker: Option<VirtioWorker>,
     pub(super) memory: GuestMemory,
     pub(super) irq: EventFd,
     available: u16,
@@ -39,7 +40,7 @@ impl Driver {
         let memory = GuestMemory::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
         let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
-        Self { transport, worker, memory, irq, available: 0 }
+        Self { transport, worker: Some(worker), memory, irq, available: 0 }
     }
 
     /// A device that runs, all but `refused` of its features accepted.
@@ -158,11 +159,21 @@ impl Driver {
     pub(super) fn kick(&mut self) -> usize {
         self.set(0x50, 0);
         let mut turns = 0;
-        while self.worker.serve(0) {
+        while self.serve() {
             turns += 1;
             assert!(turns < 1000, "the device does not come to an end");
         }
         turns
+    }
+
+    /// Gives queue 0 a turn, if it was notified.
+    pub(super) fn serve(&mut self) -> bool {
+        self.worker.as_mut().unwrap().serve(0)
+    }
+
+    /// From now on a thread does so.
+    pub(super) fn start_worker(&mut self) -> Running {
+        self.worker.take().unwrap().start("test".to_owned()).unwrap()
     }
 
     pub(super) fn used_index(&self) -> u16 {

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 
-use event_manager::{EventManager, SubscriberOps};
 use proptest::prelude::*;
 
 use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
@@ -89,7 +88,7 @@ fn nothing_happens_before_driver_ok_and_after_reset() {
     assert_eq!(driver.kick(), 0);
     // KVM passes notifications on without a look at the status.
     driver.transport.notify_fds()[0].write(1).unwrap();
-    assert!(driver.worker.serve(0));
+    assert!(driver.serve());
     assert_eq!(driver.used_index(), 0);
     driver.start(0);
     assert_eq!(driver.request(&[(0x1_0000, 16, true)]), 16, "and it starts again");
@@ -168,25 +167,6 @@ fn a_jumping_available_index_or_a_bad_head_asks_for_a_reset() {
     assert!(driver.needs_reset());
     driver.start(0);
     assert_eq!(driver.request(&[(0x1_0000, 16, true)]), 16);
-}
-
-#[test]
-fn notifications_arrive_through_an_event_manager() {
-    let Driver { mut transport, worker, memory, irq, .. } = {
-        let mut driver = Driver::running(rng(), 0);
-        driver.chain(0, &[(0x1_0000, 16, true)]);
-        driver.offer(0);
-        driver
-    };
-    let mut events = EventManager::new().unwrap();
-    events.add_subscriber(worker);
-    transport.notify_fds()[0].write(1).unwrap();
-    assert_eq!(events.run_with_timeout(-1).unwrap(), 1);
-    assert_eq!(irq.read().unwrap(), 1);
-    let mut status = [0; 4];
-    transport.read(0x60, &mut status);
-    assert_eq!(status, [1, 0, 0, 0]);
-    drop(memory);
 }
 
 proptest! {

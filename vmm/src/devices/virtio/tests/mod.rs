@@ -8,6 +8,7 @@
 
 mod block;
 mod driver;
+mod hang;
 mod mmio;
 mod rng;
 

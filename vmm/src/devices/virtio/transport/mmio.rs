@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_DRIVER_OK, VIRTIO_CONFIG_S_FAILED,
@@ -21,9 +21,11 @@ use virtio_bindings::virtio_mmio::{
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::VirtioDevice;
-use super::engine::{Engine, Interrupt, QueueSetup, VirtioWorker};
-use crate::devices::bus::{BusDevice, GuestRequest, lock};
+use super::line::Line;
+use crate::devices::bus::{BusDevice, GuestRequest};
+use crate::devices::virtio::interrupt::Interrupt;
+use crate::devices::virtio::queues::{QueueSetup, Queues};
+use crate::devices::virtio::{VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
 
 /// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
@@ -41,8 +43,8 @@ const TRANSPORT_FEATURES: u64 =
 
 /// The registers of one virtio device; the vCPU threads' side of it.
 pub struct VirtioMmio {
-    engine: Arc<Mutex<Engine>>,
-    interrupt: Arc<Interrupt>,
+    driven: Arc<Queues>,
+    line: Arc<Line>,
     notify: Arc<[EventFd]>,
     device_type: u32,
     config: Vec<u8>,
@@ -52,8 +54,11 @@ pub struct VirtioMmio {
     driver_features_select: u32,
     queue_select: u32,
     queues: Vec<QueueSetup>,
-    /// The status register without `NEEDS_RESET`, which the engine's side sets.
+    /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
+    /// The driver has reset the device while a request was in progress: until that one is over, the status reads as before and
+    /// nothing can be written (virtio 1.2, section 2.4).
+    resetting: bool,
 }
 
 impl fmt::Debug for VirtioMmio {
@@ -69,19 +74,20 @@ impl fmt::Debug for VirtioMmio {
 impl VirtioMmio {
     /// Puts `device` on the transport. Its requests come from and go to `memory`; it interrupts by `irq`, as an edge.
     ///
-    /// Returns both sides: the registers, for the MMIO bus, and the worker, for the event loop.
+    /// Returns both sides: the registers, for the MMIO bus, and the worker, to be started.
     pub fn new(device: Box<dyn VirtioDevice>, memory: GuestMemory, irq: EventFd) -> io::Result<(Self, VirtioWorker)> {
         let queues: Vec<_> = device.queue_sizes().iter().copied().map(QueueSetup::new).collect();
         let notify: io::Result<Arc<[EventFd]>> =
             queues.iter().map(|_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)).collect();
         let notify = notify?;
-        let interrupt = Arc::new(Interrupt::new(irq));
+        let line = Arc::new(Line::new(irq));
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
-        let engine = Arc::new(Mutex::new(Engine::new(device, memory, Arc::clone(&interrupt))));
-        let worker = VirtioWorker { engine: Arc::clone(&engine), notify: Arc::clone(&notify) };
+        let interrupt: Arc<dyn Interrupt> = line.clone();
+        let driven = Arc::new(Queues::new(memory, interrupt));
+        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&notify))?;
         let transport = Self {
-            engine,
-            interrupt,
+            driven,
+            line,
             notify,
             device_type,
             config,
@@ -92,6 +98,7 @@ impl VirtioMmio {
             queue_select: 0,
             queues,
             status: 0,
+            resetting: false,
         };
         Ok((transport, worker))
     }
@@ -111,7 +118,15 @@ impl VirtioMmio {
         self.queues.get(usize::try_from(self.queue_select).ok()?)
     }
 
-    fn read_register(&self, register: u32) -> u32 {
+    /// A queue that was taken back reads as ready until its last request is over: drivers read the value back for that
+    /// (virtio 1.2, section 4.2.2.2).
+    fn queue_is_in_use(&self) -> bool {
+        let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
+        self.queue().is_some_and(|queue| queue.ready) || !self.driven.is_stopped(index)
+    }
+
+    fn read_register(&mut self, register: u32) -> u32 {
+        self.finish_reset();
         match register {
             VIRTIO_MMIO_MAGIC_VALUE => MAGIC,
             VIRTIO_MMIO_VERSION => VERSION,
@@ -123,9 +138,9 @@ impl VirtioMmio {
                 _ => 0,
             },
             VIRTIO_MMIO_QUEUE_NUM_MAX => self.queue().map_or(0, |queue| queue.max_size.into()),
-            VIRTIO_MMIO_QUEUE_READY => self.queue().is_some_and(|queue| queue.ready).into(),
-            VIRTIO_MMIO_INTERRUPT_STATUS => self.interrupt.status(),
-            VIRTIO_MMIO_STATUS if self.interrupt.needs_reset() => self.status | VIRTIO_CONFIG_S_NEEDS_RESET,
+            VIRTIO_MMIO_QUEUE_READY => self.queue_is_in_use().into(),
+            VIRTIO_MMIO_INTERRUPT_STATUS => self.line.status(),
+            VIRTIO_MMIO_STATUS if self.line.wants_reset() => self.status | VIRTIO_CONFIG_S_NEEDS_RESET,
             VIRTIO_MMIO_STATUS => self.status,
             VIRTIO_MMIO_SHM_LEN_LOW
             | VIRTIO_MMIO_SHM_LEN_HIGH
@@ -137,13 +152,17 @@ impl VirtioMmio {
     }
 
     fn write_register(&mut self, register: u32, value: u32) {
+        self.finish_reset();
+        if self.resetting {
+            return;
+        }
         match register {
             VIRTIO_MMIO_DEVICE_FEATURES_SEL => self.device_features_select = value,
             VIRTIO_MMIO_DRIVER_FEATURES_SEL => self.driver_features_select = value,
             VIRTIO_MMIO_DRIVER_FEATURES => self.accept_features(value),
             VIRTIO_MMIO_QUEUE_SEL => self.queue_select = value,
             VIRTIO_MMIO_QUEUE_NOTIFY => self.notify(value),
-            VIRTIO_MMIO_INTERRUPT_ACK => self.interrupt.acknowledge(value),
+            VIRTIO_MMIO_INTERRUPT_ACK => self.line.acknowledge(value),
             VIRTIO_MMIO_STATUS => self.write_status(value),
             VIRTIO_MMIO_QUEUE_READY if value == 0 => self.stop_queue(),
             _ => self.configure_queue(register, value),
@@ -163,7 +182,7 @@ impl VirtioMmio {
         }
     }
 
-    /// Processing is the event loop's; this only wakes it.
+    /// Processing is the worker's; this only wakes it.
     fn notify(&self, queue: u32) {
         let event = usize::try_from(queue).ok().and_then(|index| self.notify.get(index));
         if let Some(event) = event.filter(|_| self.has(VIRTIO_CONFIG_S_DRIVER_OK)) {
@@ -198,7 +217,7 @@ impl VirtioMmio {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
         if let Some(queue) = self.queues.get_mut(index) {
             queue.ready = false;
-            lock(&self.engine).stop_queue(index);
+            self.driven.stop(index);
         }
     }
 
@@ -224,7 +243,7 @@ impl VirtioMmio {
             }
             self.status |= step;
             if step == VIRTIO_CONFIG_S_DRIVER_OK {
-                lock(&self.engine).activate(self.accepted, &self.queues);
+                self.driven.activate(self.accepted, &self.queues);
             }
         }
         self.status |= value & VIRTIO_CONFIG_S_FAILED;
@@ -235,20 +254,24 @@ impl VirtioMmio {
         self.accepted & !self.offered == 0 && self.accepted & (1 << VIRTIO_F_VERSION_1) != 0
     }
 
+    /// Never waits: what is in progress comes to its end while the status says that the reset is not over.
     fn reset(&mut self) {
-        // Waits for a request in progress: afterwards nothing may touch the queues' memory.
-        let mut engine = lock(&self.engine);
-        engine.stop();
-        // Under the engine's lock, or a late failure would mark the fresh device.
-        self.interrupt.clear();
-        drop(engine);
+        self.driven.reset();
         self.accepted = 0;
         self.device_features_select = 0;
         self.driver_features_select = 0;
         self.queue_select = 0;
-        self.status = 0;
         for queue in &mut self.queues {
             *queue = QueueSetup::new(queue.max_size);
+        }
+        self.resetting = true;
+        self.finish_reset();
+    }
+
+    fn finish_reset(&mut self) {
+        if self.resetting && self.driven.is_quiet() {
+            self.resetting = false;
+            self.status = 0;
         }
     }
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a virtio device is, whatever transport it is on.
+
+use super::Request;
+use crate::memory::GuestMemory;
+
+/// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
+///
+/// Type, features, configuration and queues are asked for once, at construction. Everything else is called by the device's own
+/// worker thread, which may wait for host I/O as long as that takes: no vCPU and no other device waits with it.
+///
+/// Order: each time the driver is ready, [`activate`](Self::activate), then [`handle`](Self::handle) for every request until the
+/// driver resets the device. Between its reset and the next activation comes [`reset`](Self::reset). A pause comes between two
+/// requests: after [`pause`](Self::pause) nothing is called but [`resume`](Self::resume).
+pub trait VirtioDevice: Send {
+    /// Device type (virtio 1.2, section 5).
+    fn device_type(&self) -> u32;
+
+    /// Feature bits of this kind of device. The transport adds those of the queues and the transport itself.
+    fn features(&self) -> u64;
+
+    /// The device's configuration space, little-endian; it never changes and cannot be written.
+    fn config(&self) -> Vec<u8>;
+
+    /// Largest size of each queue, in descriptors, each a power of two.
+    fn queue_sizes(&self) -> &[u16];
+
+    /// The driver is ready, having accepted `features`.
+    fn activate(&mut self, features: u64);
+
+    /// Does one request from queue `queue` and returns how many bytes it wrote to the request's writable segments.
+    ///
+    /// The guest chose everything in `request`: any number of segments, up to the size of the queue, anywhere, of any
+    /// length. The call must return after a bounded amount of work, which is no more than that request asks for.
+    fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32;
+
+    /// The driver has reset the device: back to what it was before the first activation.
+    fn reset(&mut self) {}
+
+    /// The VM is about to pause: what goes on besides requests must stop before this returns.
+    fn pause(&mut self) {}
+
+    /// The VM goes on.
+    fn resume(&mut self) {}
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The queues between a driver and its device: the one thing that the transport, on vCPU threads, and the worker share.
+//!
+//! Their lock is held while a ring is looked at, never while a request is done. So a driver that resets the device does not
+//! wait for it; it is told that the reset is over once the request in progress, if there is one, has left guest memory alone.
+
+use std::sync::{Arc, Mutex};
+
+use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::GuestAddress;
+
+use super::interrupt::Interrupt;
+use super::{Request, VirtioDevice};
+use crate::devices::bus::lock;
+use crate::memory::GuestMemory;
+
+/// After this many requests the queue waits its turn again, so that no guest keeps the worker from what else it is asked.
+const REQUESTS_PER_TURN: u32 = 16;
+/// After this many bytes likewise.
+const BYTES_PER_TURN: u64 = 16 << 20;
+
+/// A queue that the device cannot use: the driver must reset the device.
+#[derive(Debug, thiserror::Error)]
+enum QueueError {
+    #[error("virtqueue {0} is not inside guest memory")]
+    Outside(usize),
+    #[error("virtqueue {index} is broken")]
+    Broken { index: usize, source: virtio_queue::Error },
+}
+
+/// A queue as the driver described it, not yet believed.
+#[derive(Clone, Debug)]
+pub(super) struct QueueSetup {
+    pub(super) max_size: u16,
+    pub(super) size: u16,
+    pub(super) ready: bool,
+    pub(super) descriptors: u64,
+    pub(super) available: u64,
+    pub(super) used: u64,
+}
+
+impl QueueSetup {
+    pub(super) fn new(max_size: u16) -> Self {
+        Self { max_size, size: max_size, ready: false, descriptors: 0, available: 0, used: 0 }
+    }
+
+    fn build(&self, event_index: bool) -> Result<Queue, virtio_queue::Error> {
+        let mut queue = Queue::new(self.max_size)?;
+        queue.try_set_size(self.size)?;
+        queue.try_set_desc_table_address(GuestAddress(self.descriptors))?;
+        queue.try_set_avail_ring_address(GuestAddress(self.available))?;
+        queue.try_set_used_ring_address(GuestAddress(self.used))?;
+        queue.set_event_idx(event_index);
+        queue.set_ready(true);
+        Ok(queue)
+    }
+}
+
+/// A device's queues.
+pub(super) struct Queues {
+    memory: GuestMemory,
+    interrupt: Arc<dyn Interrupt>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By queue index; none between reset and activation, and for a queue that the driver does not use.
+    live: Vec<Option<Queue>>,
+    /// The queue whose request the device works on. Set and cleared by the worker alone.
+    busy: Option<usize>,
+    /// What the device has not been told yet, in this order.
+    reset: bool,
+    activation: Option<u64>,
+}
+
+impl Queues {
+    pub(super) fn new(memory: GuestMemory, interrupt: Arc<dyn Interrupt>) -> Self {
+        Self { memory, interrupt, state: Mutex::default() }
+    }
+
+    // ---- The transport's side -----------------------------------------------------------------------------------
+
+    /// `DRIVER_OK`. A queue that cannot work makes the whole device ask for a reset.
+    pub(super) fn activate(&self, features: u64, setups: &[QueueSetup]) {
+        let event_index = features & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
+        let queues = setups.iter().enumerate().map(|(index, setup)| {
+            if !setup.ready {
+                return Ok(None);
+            }
+            let queue = setup.build(event_index).map_err(|source| QueueError::Broken { index, source })?;
+            if queue.is_valid(&self.memory) { Ok(Some(queue)) } else { Err(QueueError::Outside(index)) }
+        });
+        let mut state = lock(&self.state);
+        match queues.collect() {
+            Ok(queues) => {
+                state.live = queues;
+                state.activation = Some(features);
+            }
+            Err(error) => self.fail(&mut state, &error),
+        }
+    }
+
+    /// The driver resets the device: no request is begun after this returns, none that is in progress completes, and no
+    /// interrupt comes. Guest memory is left alone from when [`is_quiet`](Self::is_quiet) says so.
+    pub(super) fn reset(&self) {
+        let mut state = lock(&self.state);
+        state.live.clear();
+        state.activation = None;
+        state.reset = true;
+        // Under the lock, or a late failure would mark the fresh device.
+        self.interrupt.clear();
+    }
+
+    /// The same for one queue.
+    pub(super) fn stop(&self, index: usize) {
+        if let Some(queue) = lock(&self.state).live.get_mut(index) {
+            *queue = None;
+        }
+    }
+
+    /// Whether no request is in progress.
+    pub(super) fn is_quiet(&self) -> bool {
+        lock(&self.state).busy.is_none()
+    }
+
+    /// Whether no request of queue `index` is in progress.
+    pub(super) fn is_stopped(&self, index: usize) -> bool {
+        lock(&self.state).busy != Some(index)
+    }
+
+    // ---- The worker's side --------------------------------------------------------------------------------------
+
+    /// Gives queue `index` one turn with `device`. True if requests may be left. `request` lends its buffers.
+    pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> bool {
+        self.tell(device);
+        let (mut looks, mut bytes, mut done) = (0, 0, false);
+        self.quieten(index);
+        let more = loop {
+            if looks >= REQUESTS_PER_TURN || bytes >= BYTES_PER_TURN {
+                break true;
+            }
+            looks += 1;
+            match self.take(index, request) {
+                Taken::Request(head) => {
+                    let written = device.handle(index, &self.memory, request);
+                    self.give(index, head, written);
+                    bytes += request.bytes();
+                    done = true;
+                }
+                // An available index that the driver turns back while we look could keep us here: that counts too.
+                Taken::Again => {}
+                Taken::Nothing => break false,
+            }
+        };
+        if done {
+            self.announce(index);
+        }
+        more
+    }
+
+    /// Tells `device` what the driver has done since the last time.
+    fn tell(&self, device: &mut dyn VirtioDevice) {
+        let (reset, activation) = {
+            let mut state = lock(&self.state);
+            (std::mem::take(&mut state.reset), state.activation.take())
+        };
+        if reset {
+            device.reset();
+        }
+        if let Some(features) = activation {
+            device.activate(features);
+        }
+    }
+
+    /// No notifications while the queue is looked at anyway.
+    fn quieten(&self, index: usize) {
+        self.with(index, |queue, _| queue.disable_notification(&self.memory));
+    }
+
+    /// Takes the next request off queue `index`; from here to [`give`](Self::give), that queue is busy.
+    fn take(&self, index: usize, request: &mut Request) -> Taken {
+        let taken = self.with(index, |queue, busy| {
+            let Some(chain) = queue.iter(&self.memory)?.next() else {
+                let again = queue.enable_notification(&self.memory)?;
+                return Ok(if again { Taken::Again } else { Taken::Nothing });
+            };
+            let head = chain.head_index();
+            request.load(chain, queue.size());
+            *busy = Some(index);
+            Ok(Taken::Request(head))
+        });
+        taken.unwrap_or(Taken::Nothing)
+    }
+
+    /// The request is done. If the driver has taken the queue back meanwhile, nobody is told.
+    fn give(&self, index: usize, head: u16, written: u32) {
+        let done = self.with(index, |queue, busy| {
+            *busy = None;
+            queue.add_used(&self.memory, head, written)
+        });
+        if done.is_none() {
+            lock(&self.state).busy = None;
+        }
+    }
+
+    /// Interrupts the driver, if it wants to know what is done.
+    fn announce(&self, index: usize) {
+        self.with(index, |queue, _| {
+            if queue.needs_notification(&self.memory)? {
+                self.interrupt.used();
+            }
+            Ok(())
+        });
+    }
+
+    /// Does something with queue `index`, if there is one, and with what is busy. A queue that breaks takes the device with it,
+    /// under the same lock: the queues of a driver that has reset the device meanwhile are other ones.
+    fn with<T>(
+        &self,
+        index: usize,
+        action: impl FnOnce(&mut Queue, &mut Option<usize>) -> Result<T, virtio_queue::Error>,
+    ) -> Option<T> {
+        let mut state = lock(&self.state);
+        let State { live, busy, .. } = &mut *state;
+        let Some(Some(queue)) = live.get_mut(index) else { return None };
+        match action(queue, busy) {
+            Ok(value) => Some(value),
+            Err(source) => {
+                self.fail(&mut state, &QueueError::Broken { index, source });
+                None
+            }
+        }
+    }
+
+    fn fail(&self, state: &mut State, error: &QueueError) {
+        tracing::debug!(error = error as &dyn std::error::Error, "virtio device needs a reset");
+        state.live.clear();
+        self.interrupt.needs_reset();
+    }
+}
+
+/// What a look at a queue gives.
+enum Taken {
+    /// A request, with the index of its first descriptor.
+    Request(u16),
+    /// One came while notifications were being switched on.
+    Again,
+    /// None, or no queue.
+    Nothing,
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A device's own thread: it waits for notifications, and gives the queues their turns.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+
+use super::queues::Queues;
+use super::{Request, VirtioDevice};
+use crate::devices::bus::lock;
+
+/// Stack of a worker: a request's buffers are guest memory or on the heap.
+const STACK: usize = 128 << 10;
+/// Events taken at once; a device has few queues.
+const EVENTS: usize = 8;
+/// Names the worker's own event among those of queues.
+const ORDERS: u64 = u64::MAX;
+
+/// Why a device has no worker.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// Its notifications cannot be waited for.
+    #[error("worker {name}: its queues cannot be watched")]
+    Watch {
+        /// The device.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The host has no room for another thread.
+    #[error("worker {name}: its thread cannot be started")]
+    Thread {
+        /// The device.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It did not come to rest in time.
+    #[error("worker {name}: a request has not come to its end within {} s", .limit.as_secs())]
+    Busy {
+        /// The device.
+        name: String,
+        /// How long it had.
+        limit: Duration,
+    },
+}
+
+/// A device with its queues, and no thread yet.
+pub struct VirtioWorker {
+    device: Box<dyn VirtioDevice>,
+    queues: Arc<Queues>,
+    /// One for each queue; the guest's notifications arrive here, from KVM (ioeventfd) or from the transport.
+    notify: Arc<[EventFd]>,
+    orders: Arc<Orders>,
+    /// Its buffers are used again for each request.
+    request: Request,
+}
+
+/// What is asked of a worker, and how far it is.
+struct Orders {
+    wake: EventFd,
+    state: Mutex<OrderState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct OrderState {
+    pause: bool,
+    paused: bool,
+}
+
+impl fmt::Debug for VirtioWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtioWorker").field("notify", &self.notify).finish_non_exhaustive()
+    }
+}
+
+impl VirtioWorker {
+    pub(super) fn new(device: Box<dyn VirtioDevice>, queues: Arc<Queues>, notify: Arc<[EventFd]>) -> io::Result<Self> {
+        let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+        let orders = Arc::new(Orders { wake, state: Mutex::default(), changed: Condvar::new() });
+        Ok(Self { device, queues, notify, orders, request: Request::default() })
+    }
+
+    /// Starts the thread `name`. It ends with the process: nobody waits for a request that may never be over.
+    pub fn start(self, name: String) -> Result<Running, WorkerError> {
+        let epoll = self.watch().map_err(|source| WorkerError::Watch { name: name.clone(), source })?;
+        let orders = Arc::clone(&self.orders);
+        let thread = thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(move || self.run(&epoll));
+        match thread {
+            Ok(_) => Ok(Running { name, orders }),
+            Err(source) => Err(WorkerError::Thread { name, source }),
+        }
+    }
+
+    /// An epoll instance that knows every queue. A queue that it does not know would never be served.
+    fn watch(&self) -> io::Result<Epoll> {
+        let epoll = Epoll::new()?;
+        let events = (0..).zip(self.notify.iter()).chain([(ORDERS, &self.orders.wake)]);
+        for (data, event) in events {
+            let event_set = EpollEvent::new(EventSet::IN, data);
+            epoll.ctl(ControlOperation::Add, std::os::fd::AsRawFd::as_raw_fd(event), event_set)?;
+        }
+        Ok(epoll)
+    }
+
+    fn run(mut self, epoll: &Epoll) {
+        let mut events = [EpollEvent::default(); EVENTS];
+        loop {
+            let count = match epoll.wait(-1, &mut events) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // The descriptors are this worker's own and all open: no other error can be.
+                Err(error) => {
+                    tracing::error!(%error, "virtio worker");
+                    return;
+                }
+            };
+            for event in events.iter().take(count) {
+                match event.data() {
+                    ORDERS => self.obey(),
+                    queue => drop(usize::try_from(queue).map(|index| self.serve(index))),
+                }
+            }
+        }
+    }
+
+    /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it.
+    fn obey(&mut self) {
+        let orders = Arc::clone(&self.orders);
+        // Non-blocking: what it says is in the state.
+        let _ = orders.wake.read();
+        if !lock(&orders.state).pause {
+            return;
+        }
+        self.device.pause();
+        let mut state = lock(&orders.state);
+        state.paused = true;
+        orders.changed.notify_all();
+        let mut state = orders.changed.wait_while(state, |state| state.pause).unwrap_or_else(PoisonError::into_inner);
+        state.paused = false;
+        drop(state);
+        self.device.resume();
+    }
+
+    /// Gives queue `index` a turn, if it was notified since the last one. True if it was.
+    pub fn serve(&mut self, index: usize) -> bool {
+        let Some(notify) = self.notify.get(index) else { return false };
+        match notify.read() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) => {
+                tracing::warn!(%error, "virtio notification");
+                return false;
+            }
+        }
+        // Another turn comes after everybody else's.
+        if self.queues.turn(index, &mut *self.device, &mut self.request) {
+            let _ = notify.write(1);
+        }
+        true
+    }
+}
+
+/// A worker whose thread runs.
+pub struct Running {
+    name: String,
+    orders: Arc<Orders>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Asks for rest. [`await_pause`](Self::await_pause) says when it is there, so that many workers can be asked at once.
+    pub fn ask_to_pause(&self) {
+        lock(&self.orders.state).pause = true;
+        // A full counter has woken it already.
+        let _ = self.orders.wake.write(1);
+    }
+
+    /// Waits until the worker rests, at most for `limit`: a disk may hang. If it does not, it must be resumed all the same.
+    pub fn await_pause(&self, limit: Duration) -> Result<(), WorkerError> {
+        let state = lock(&self.orders.state);
+        let waited = self.orders.changed.wait_timeout_while(state, limit, |state| !state.paused);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.paused { Ok(()) } else { Err(WorkerError::Busy { name: self.name.clone(), limit }) }
+    }
+
+    /// Lets the worker go on.
+    pub fn resume(&self) {
+        lock(&self.orders.state).pause = false;
+        self.orders.changed.notify_all();
+    }
+}
