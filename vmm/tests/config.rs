@@ -342,3 +342,32 @@ fn nothing_is_created_when_anything_else_is_wrong() {
     assert!(Config::try_from(raw).is_err());
     assert_eq!(files.names(), ["disk", "initramfs", "kernel"]);
 }
+
+/// The lock goes with the open file, so another configuration in this process meets it as another process would.
+#[test]
+fn a_disk_has_one_writer_or_many_readers() {
+    let files = Files::new();
+    let with = |rest: &str| RawConfig { disks: vec![files.disk("disk", rest)], ..files.raw() };
+    let path = files.path("disk");
+    let in_use = "is in use by another VM or process: must be used by no other, or by all with readonly=on";
+    let writer = Config::try_from(with("")).unwrap();
+    refused_file(with(""), "--disk", &path, in_use);
+    refused_file(
+        with(",readonly=on"),
+        "--disk",
+        &path,
+        "is written by another VM or process: must be written by no other",
+    );
+    drop(writer);
+    let readers = [",readonly=on", ",readonly=on"].map(|rest| Config::try_from(with(rest)).unwrap());
+    refused_file(with(""), "--disk", &path, in_use);
+    drop(readers);
+    Config::try_from(with("")).unwrap();
+    // A refusal leaves nothing behind, neither a lock nor a file.
+    let held = Config::try_from(with("")).unwrap();
+    let mut raw = with("");
+    raw.timeline = Some(files.path("timeline"));
+    refused_file(raw, "--disk", &path, in_use);
+    drop(held);
+    assert_eq!(files.names(), ["disk", "initramfs", "kernel"]);
+}

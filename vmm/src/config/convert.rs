@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::disk::DiskOption;
+use super::disk::{DiskConfig, DiskOption};
 use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
 use super::handoff::{HandOff, HandOffOption};
@@ -59,6 +59,8 @@ impl TryFrom<RawConfig> for Config {
         let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, shutdown_timeout };
         let config = Self { payload, machine, timeline, restart_on_reset };
         check_files_are_distinct(&config)?;
+        // Behind that, or two options that name one file would hold the lock against each other.
+        config.machine.disks.iter().try_for_each(DiskConfig::lock)?;
         Ok(config)
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
 use super::file::{FileError, FileFault, kind};
+use super::lock::{Lock, lock};
 use super::options::{OptionError, Options};
 
 const OPTION: &str = "--disk";
@@ -98,6 +99,22 @@ impl DiskConfig {
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers.
+    pub(super) fn lock(&self) -> Result<(), ConfigError> {
+        let fault = match lock(&self.file, !self.readonly) {
+            Ok(Lock::Held) => return Ok(()),
+            Ok(Lock::None) => {
+                let path = self.path.display();
+                tracing::warn!(%path, "its file system has no locks: nothing keeps another VM from using this disk");
+                return Ok(());
+            }
+            Ok(Lock::Taken) if self.readonly => FileFault::BeingWritten,
+            Ok(Lock::Taken) => FileFault::InUse,
+            Err(error) => FileFault::Io(error),
+        };
+        Err(FileError { option: OPTION, path: self.path.clone(), fault }.into())
     }
 
     /// Whether the guest may only read it.

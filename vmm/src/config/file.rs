@@ -45,6 +45,10 @@ pub enum FileFault {
     NotCreated(io::ErrorKind),
     #[error("permission denied: must be writable")]
     Unwritable,
+    #[error("is in use by another VM or process: must be used by no other, or by all with readonly=on")]
+    InUse,
+    #[error("is written by another VM or process: must be written by no other")]
+    BeingWritten,
     #[error("no one reads from this pipe: must have a reader")]
     NoReader,
     #[error("is the file of {other}, too: must be a file of its own")]

@@ -10,6 +10,7 @@ mod disk;
 mod error;
 mod file;
 mod handoff;
+mod lock;
 mod memory;
 mod options;
 mod output;
