@@ -141,7 +141,8 @@ pub enum Start {
 
 impl Vm {
     /// Creates the VM and gives it every region of `memory` as a memory slot.
-    pub fn create(kvm: &Kvm, memory: &GuestMemory, vcpus: u8) -> Result<Self, VmError> {
+    /// `nested` says whether the guest may run VMs of its own.
+    pub fn create(kvm: &Kvm, memory: &GuestMemory, vcpus: u8, nested: bool) -> Result<Self, VmError> {
         let most = kvm.get_max_vcpus();
         if usize::from(vcpus) > most {
             return Err(VmError::TooManyVcpus { wanted: vcpus, most });
@@ -156,7 +157,7 @@ impl Vm {
         fd.create_irq_chip().map_err(ioctl("KVM_CREATE_IRQCHIP"))?;
         let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
         fd.create_pit2(pit).map_err(ioctl("KVM_CREATE_PIT2"))?;
-        Ok(Self { fd, cpuid, topology: Topology { vcpus, tsc_deadline, tsc_khz: None }, flash: None })
+        Ok(Self { fd, cpuid, topology: Topology { vcpus, nested, tsc_deadline, tsc_khz: None }, flash: None })
     }
 
     /// Puts `flash` below 4 GiB, read-only: what the guest writes there is an access to no device. `memory` is the VM's.

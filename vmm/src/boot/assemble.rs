@@ -77,7 +77,7 @@ impl Assembled {
         let memory = map(&plan, backing, &host)?;
         timeline.phase("memory mapped");
 
-        let vm = Vm::create(&kvm, &memory, config.cpus.boot.get())?;
+        let vm = Vm::create(&kvm, &memory, config.cpus.boot.get(), config.cpus.nested)?;
         timeline.phase("VM created");
 
         let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;

@@ -9,8 +9,11 @@ use super::cmdline::Cmdline;
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
 pub struct ShapeArgs {
-    /// Virtual CPUs: boot=N, 1 to 255, and what their threads do first
+    /// Virtual CPUs: boot=N, 1 to 255, what they can, and what their threads do
+    /// first
     ///
+    ///   nested=on|off        the guest may run VMs of its own (VMX, SVM), where
+    ///                        this host's KVM can [on]
     ///   early=on|off         back what the guest touches first, kernel and
     ///                        first memmap, while they wait for their start [on]
     #[arg(long, value_name = "boot=N[,KEY=VALUE]...", default_value = "boot=1", verbatim_doc_comment)]

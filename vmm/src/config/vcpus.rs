@@ -24,12 +24,14 @@ pub struct CpusConfig {
     pub boot: CpuCount,
     /// Whether their threads back what the guest touches first while they wait for their start.
     pub early: bool,
+    /// Whether the guest may run VMs of its own, where the host's KVM can.
+    pub nested: bool,
 }
 
 impl CpusConfig {
     /// Takes the text of `--cpus`.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
-        let options = Options::parse("--cpus", text, &["boot", "early"])?;
+        let options = Options::parse("--cpus", text, &["boot", "early", "nested"])?;
         let boot = options.value("boot", |value| {
             parse_number(value)
                 .and_then(|number| u8::try_from(number).ok())
@@ -39,6 +41,7 @@ impl CpusConfig {
         Ok(Self {
             boot: boot.ok_or(OptionError::Missing { option: "--cpus", keys: "boot=N" })?,
             early: options.switch("early", true)?,
+            nested: options.switch("nested", true)?,
         })
     }
 }
@@ -66,7 +69,7 @@ mod tests {
     fn one_to_255() {
         for (text, count) in [("boot=1", 1), ("boot=255", 255)] {
             let cpus = CpusConfig::parse(text).unwrap();
-            assert_eq!((cpus.boot.get(), cpus.early), (count, true));
+            assert_eq!((cpus.boot.get(), cpus.early, cpus.nested), (count, true, true));
         }
         for value in ["0", "256", "-1", "4.0", "four", "18446744073709551617"] {
             assert_eq!(
@@ -76,16 +79,17 @@ mod tests {
         }
         assert_eq!(
             CpusConfig::parse("max=4").unwrap_err().to_string(),
-            "--cpus max=4: there is no key max: must be one of boot, early"
+            "--cpus max=4: there is no key max: must be one of boot, early, nested"
         );
         assert_eq!(
             CpusConfig::parse("4").unwrap_err().to_string(),
-            "--cpus 4: must be written KEY=VALUE; the keys are boot, early"
+            "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"
         );
     }
 
     #[test]
-    fn early_work_can_be_switched_off() {
+    fn early_work_and_nesting_can_be_switched_off() {
+        assert!(!CpusConfig::parse("boot=2,nested=off").unwrap().nested);
         assert!(!CpusConfig::parse("boot=2,early=off").unwrap().early);
         for (text, expected) in [
             ("boot=2,early=no", "--cpus early=no: must be on or off"),

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table as a kernel reads it: each way to find out the topology, against each other.
+
+use super::*;
+
+fn leaf(function: u32, index: u32, words: [u32; 4]) -> kvm_cpuid_entry2 {
+    let [eax, ebx, ecx, edx] = words;
+    kvm_cpuid_entry2 { function, index, eax, ebx, ecx, edx, ..Default::default() }
+}
+
+/// An EPYC with two threads a core, eight of them sharing an L3, as KVM reports it.
+fn amd() -> CpuId {
+    let mut entries = vec![
+        leaf(LEAF_VENDOR, 0, [0x10, 0x6874_7541, 0x444d_4163, 0x6974_6e65]),
+        leaf(LEAF_FEATURES, 0, [0x0080_0f12, 0x0702_0800, 0x7ef8_3203, 0x178b_fbff]),
+        leaf(LEAF_TOPOLOGY, 0, [1, 2, 0x100, 7]),
+        leaf(LEAF_TOPOLOGY_V2, 0, [1, 2, 0x100, 7]),
+        leaf(LEAF_KVM_SIGNATURE, 0, [0x4000_0001, 0, 0, 0]),
+        leaf(LEAF_EXTENDED_FEATURES, 0, [0x0080_0f12, 0, 0x0040_03f7, 0x2fd3_fbff]),
+        leaf(LEAF_AMD_SIZES, 0, [0x3028, 0, 0x7007, 0]),
+        leaf(LEAF_SVM, 0, [1, 0x8000, 0, 0x9]),
+        leaf(LEAF_AMD_TOPOLOGY, 0, [7, 0x103, 0x200, 0]),
+        leaf(LEAF_AMD_TOPOLOGY_V2, 0, [1, 2, 0x100, 7]),
+    ];
+    entries.extend(caches(LEAF_AMD_CACHE, [1, 1, 1, 15], 0));
+    CpuId::from_entries(&entries).unwrap()
+}
+
+/// A Xeon with two threads a core, 64 of them sharing an L3.
+fn intel() -> CpuId {
+    let mut entries = vec![
+        leaf(LEAF_VENDOR, 0, [0x20, 0x756e_6547, 0x6c65_746e, 0x4965_6e69]),
+        leaf(LEAF_FEATURES, 0, [0x0006_06a6, 0x0740_0800, 0x7ffe_fbff, 0xbfeb_fbff]),
+        leaf(LEAF_TOPOLOGY, 0, [1, 2, 0x100, 7]),
+        leaf(LEAF_TOPOLOGY_V2, 0, [1, 2, 0x100, 7]),
+        leaf(LEAF_KVM_SIGNATURE, 0, [0x4000_0001, 0, 0, 0]),
+        leaf(LEAF_EXTENDED_FEATURES, 0, [0, 0, 0x121, 0x2c10_0800]),
+        leaf(LEAF_AMD_SIZES, 0, [0x0030_392e, 0, 0, 0]),
+    ];
+    entries.extend(caches(LEAF_CACHE, [1, 1, 1, 63], 31));
+    CpuId::from_entries(&entries).unwrap()
+}
+
+/// Data, instructions, L2, L3 and the end; `sharing` and `cores` are each less one.
+fn caches(function: u32, sharing: [u32; 4], cores: u32) -> Vec<kvm_cpuid_entry2> {
+    let kinds = [(1, 1), (2, 1), (3, 2), (3, 3)];
+    let level = |((kind, level), sharing): ((u32, u32), u32)| kind | level << 5 | 1 << 8 | sharing << 14 | cores << 26;
+    let words = kinds.into_iter().zip(sharing).map(level).chain([0]);
+    (0..).zip(words).map(|(index, eax)| leaf(function, index, [eax, 0x01c0_003f, 63, 0])).collect()
+}
+
+fn get(cpuid: &CpuId, function: u32, index: u32) -> kvm_cpuid_entry2 {
+    *cpuid.as_slice().iter().find(|e| e.function == function && e.index == index).unwrap()
+}
+
+fn has(cpuid: &CpuId, function: u32) -> bool {
+    cpuid.as_slice().iter().any(|e| e.function == function)
+}
+
+fn topology(vcpus: u8) -> Topology {
+    Topology { vcpus, nested: true, tsc_deadline: true, tsc_khz: Some(2_000_000) }
+}
+
+/// Every VM size and vCPU that a test looks at, on both vendors.
+fn each(check: impl Fn(&CpuId, u32, u32, bool)) {
+    for (host, like_amd) in [(amd(), true), (intel(), false)] {
+        for vcpus in [1u8, 2, 3, 16, 64, 65, 128, 255] {
+            for index in [0, vcpus / 2, vcpus - 1] {
+                check(&for_vcpu(&host, index, topology(vcpus)).unwrap(), index.into(), vcpus.into(), like_amd);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_leaves_name_the_same_apic_id_and_cores() {
+    each(|cpuid, id, vcpus, like_amd| {
+        let features = get(cpuid, LEAF_FEATURES, 0);
+        assert_eq!(features.ebx >> 24, id);
+        assert_eq!(features.edx & EDX_HTT != 0, vcpus > 1);
+        assert!(features.ebx >> 16 & 0xff >= vcpus.min(255));
+        let levels = [0, 1, 2].map(|level| get(cpuid, LEAF_TOPOLOGY, level));
+        assert_eq!(levels.map(|level| level.edx), [id; 3]);
+        assert_eq!(levels.map(|level| level.ebx), [1, vcpus, 0]);
+        let bits = levels[1].eax;
+        assert!(1 << bits >= vcpus && 1 << bits < vcpus * 2);
+        assert!(get(cpuid, LEAF_VENDOR, 0).eax >= LEAF_TOPOLOGY);
+        assert!(!has(cpuid, LEAF_TOPOLOGY_V2) && !has(cpuid, LEAF_AMD_TOPOLOGY_V2));
+        if like_amd {
+            let sizes = get(cpuid, LEAF_AMD_SIZES, 0).ecx;
+            assert_eq!((sizes & 0xff, sizes >> 12 & 0xf), (vcpus - 1, bits));
+            let unit = get(cpuid, LEAF_AMD_TOPOLOGY, 0);
+            assert_eq!((unit.eax, unit.ebx, unit.ecx), (id, id, 0), "one thread a core, one node");
+            assert_eq!(get(cpuid, LEAF_EXTENDED_FEATURES, 0).ecx & ECX_CMP_LEGACY != 0, vcpus > 1);
+        } else {
+            assert_eq!(get(cpuid, LEAF_AMD_SIZES, 0).ecx, 0, "reserved");
+        }
+    });
+}
+
+/// Linux: the mask of who shares a cache is the APIC id without as many bits as that number needs.
+#[test]
+fn caches_are_shared_as_the_topology_says() {
+    each(|cpuid, _, vcpus, like_amd| {
+        let (function, other) = if like_amd { (LEAF_AMD_CACHE, LEAF_CACHE) } else { (LEAF_CACHE, LEAF_AMD_CACHE) };
+        assert!(!has(cpuid, other), "what the host does not have is not invented");
+        let sharing = [0, 1, 2, 3].map(|index| (get(cpuid, function, index).eax >> 14 & 0xfff) + 1);
+        assert_eq!(sharing, [1, 1, 1, vcpus.next_power_of_two()]);
+        let kinds = [0, 1, 2, 3, 4].map(|index| get(cpuid, function, index).eax & 0x1ff);
+        assert_eq!(kinds, [0x121, 0x122, 0x143, 0x163, 0], "the caches themselves are the host's");
+        if !like_amd {
+            let cores = (get(cpuid, function, 0).eax >> 26) + 1;
+            assert_eq!(cores, vcpus.next_power_of_two().min(64));
+            assert_eq!(get(cpuid, function, 4).eax, 0);
+        }
+    });
+}
+
+#[test]
+fn virtualization_is_the_guests_unless_it_is_switched_off() {
+    let with = |host: &CpuId, nested| for_vcpu(host, 0, Topology { nested, ..topology(2) }).unwrap();
+    for nested in [true, false] {
+        assert_eq!(get(&with(&intel(), nested), LEAF_FEATURES, 0).ecx & ECX_VMX != 0, nested);
+        let amd = with(&amd(), nested);
+        assert_eq!(get(&amd, LEAF_EXTENDED_FEATURES, 0).ecx & ECX_SVM != 0, nested);
+        let svm = get(&amd, LEAF_SVM, 0);
+        assert_eq!([svm.eax, svm.ebx, svm.ecx, svm.edx] != [0; 4], nested);
+    }
+}
+
+#[test]
+fn timer_bits_follow_the_host() {
+    let with = |tsc_deadline, tsc_khz| {
+        for_vcpu(&amd(), 0, Topology { vcpus: 1, nested: true, tsc_deadline, tsc_khz }).unwrap()
+    };
+    assert_ne!(get(&with(true, None), LEAF_FEATURES, 0).ecx & ECX_TSC_DEADLINE, 0);
+    assert_eq!(get(&with(false, None), LEAF_FEATURES, 0).ecx & ECX_TSC_DEADLINE, 0);
+    assert_eq!(get(&with(true, Some(7)), LEAF_KVM_TIMING, 0).eax, 7);
+    assert_eq!(get(&with(true, Some(7)), LEAF_KVM_SIGNATURE, 0).eax, LEAF_KVM_TIMING);
+}
