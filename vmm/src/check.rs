@@ -6,10 +6,10 @@ use std::{fmt, io};
 use kvm_ioctls::Kvm;
 use serde::Serialize;
 
-use crate::cli::{ExitStatus, stdio};
+use crate::cli::ExitStatus;
 use crate::memory::AddressWidth;
-use crate::probe::{self, Depth};
-use crate::vm;
+use crate::probe;
+use crate::{stdio, vm};
 
 /// What the check found.
 #[derive(Debug, Serialize)]
@@ -34,8 +34,7 @@ pub fn run() -> Report {
         Ok(kvm) => kvm,
         Err(error) => return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None },
     };
-    let problem =
-        probe::start(Depth::Thorough).and_then(|mut probing| probing.finish()).err().map(|error| chain(&error));
+    let problem = probe::run().err().map(|error| chain(&error));
     Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 
 use crate::cli::ExitStatus;
 use crate::devices::bus::GuestRequest;
@@ -32,6 +33,11 @@ pub enum Ending {
         /// What KVM said.
         what: String,
     },
+    /// A part of flatboot has failed: a fault in it.
+    Internal {
+        /// Which, and how.
+        what: String,
+    },
     /// The guest was asked to power off and did not in time, or the user asked twice.
     Stopped {
         /// What happened.
@@ -49,6 +55,7 @@ impl Ending {
             Self::NoLoader | Self::FirmwareFailed => ExitStatus::Firmware,
             Self::TripleFault { .. } => ExitStatus::TripleFault,
             Self::Kvm { .. } => ExitStatus::Kvm,
+            Self::Internal { .. } => ExitStatus::Internal,
             Self::Stopped { .. } => ExitStatus::Timeout,
         }
     }
@@ -64,6 +71,7 @@ impl fmt::Display for Ending {
             Self::FirmwareFailed => write!(f, "firmware cannot go on; its console says why"),
             Self::TripleFault { vcpu } => write!(f, "guest triple fault on vCPU {vcpu}"),
             Self::Kvm { vcpu, what } => write!(f, "KVM cannot go on with vCPU {vcpu}: {what}"),
+            Self::Internal { what } => write!(f, "flatboot itself has failed: {what}"),
             Self::Stopped { why } => write!(f, "guest stopped: {why}"),
         }
     }
@@ -118,10 +126,32 @@ impl EndingSink {
     }
 }
 
+/// Reports an ending if the thread that has it panics: without that thread the VM would be for ever what it is then. Of use only
+/// where panics unwind; release builds abort.
+#[derive(Debug)]
+pub struct PanicGuard {
+    sink: EndingSink,
+    of: String,
+}
+
+impl PanicGuard {
+    /// A guard for the thread that serves `of`.
+    #[must_use]
+    pub fn new(sink: &EndingSink, of: String) -> Self {
+        Self { sink: sink.clone(), of }
+    }
+}
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.sink.end(Ending::Internal { what: format!("the thread of {} has panicked", self.of) });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::thread;
-
     use super::*;
 
     #[test]
@@ -142,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_panics_is_the_end_and_one_that_returns_is_not() {
+        let sink = EndingSink::new();
+        for (of, panics) in [("disk", false), ("vCPU 7", true)] {
+            let guard = PanicGuard::new(&sink, of.to_owned());
+            let thread = thread::spawn(move || {
+                let _guard = guard;
+                assert!(!panics, "on purpose");
+            });
+            assert_eq!(thread.join().is_err(), panics);
+        }
+        assert_eq!(sink.wait(), Ending::Internal { what: "the thread of vCPU 7 has panicked".to_owned() });
+    }
+
+    #[test]
     fn only_wanted_endings_exit_with_zero() {
         let unwanted = [
             Ending::Panic,
@@ -149,6 +193,7 @@ mod tests {
             Ending::FirmwareFailed,
             Ending::TripleFault { vcpu: 0 },
             Ending::Kvm { vcpu: 0, what: String::new() },
+            Ending::Internal { what: String::new() },
             Ending::Stopped { why: String::new() },
         ];
         for ending in unwanted {

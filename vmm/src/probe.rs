@@ -6,7 +6,7 @@
 //! run in ring 0, with page tables: it does that instruction and then some loop turns, under a time limit.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -27,23 +27,8 @@ const MEMORY: u64 = 0x10000;
 const PORT: u16 = 0xf4;
 const DONE: u8 = 0x42;
 
-/// How hard to look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// A thousand loop turns: that the instructions work. Takes well under a millisecond on hardware.
-    Quick,
-    /// Four million turns: that they work at a speed that makes sense.
-    Thorough,
-}
-
-impl Depth {
-    fn turns(self) -> u32 {
-        match self {
-            Self::Quick => 1_000,
-            Self::Thorough => 4_000_000,
-        }
-    }
-}
+/// Loop turns: enough to tell a processor from an interpreter.
+const TURNS: u32 = 4_000_000;
 
 /// Longest that a probe may take. Hardware needs milliseconds, a nested emulator tenths of a second; a KVM that
 /// interprets needs many seconds. No result depends on the exact value.
@@ -72,40 +57,29 @@ pub enum ProbeError {
     TooSlow,
 }
 
-/// A probe guest on its way.
-#[derive(Debug)]
-pub struct Probing(Option<Receiver<Result<(), ProbeError>>>);
-
-/// Runs the probe guest in a thread of its own.
-pub fn start(depth: Depth) -> Result<Probing, ProbeError> {
+/// Runs the probe guest, for a few seconds at most. No part of a boot: `flatboot check` asks, and a VM that KVM could not go on
+/// with does, to know whether it was the host's fault.
+///
+/// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
+pub fn run() -> Result<(), ProbeError> {
     let (sender, result) = channel();
     thread::Builder::new()
         .name("probe".to_owned())
-        .spawn(move || drop(sender.send(run_guest(depth))))
-        .map_err(|e| ProbeError::Setup(e.to_string()))?;
-    Ok(Probing(Some(result)))
-}
-
-impl Probing {
-    /// Waits for the guest's end, at most for a few seconds. Once that was good, it is not asked again.
-    ///
-    /// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
-    pub fn finish(&mut self) -> Result<(), ProbeError> {
-        let Some(result) = self.0.take() else { return Ok(()) };
-        match result.recv_timeout(LIMIT) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(ProbeError::TooSlow),
-            Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Setup("its thread ended".to_owned())),
-        }
+        .spawn(move || drop(sender.send(run_guest())))
+        .map_err(|error| ProbeError::Setup(error.to_string()))?;
+    match result.recv_timeout(LIMIT) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => Err(ProbeError::TooSlow),
+        Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Setup("its thread ended".to_owned())),
     }
 }
 
-fn run_guest(depth: Depth) -> Result<(), ProbeError> {
+fn run_guest() -> Result<(), ProbeError> {
     let kvm = vm::open_kvm()?;
     let setup = |e: &dyn std::fmt::Display| ProbeError::Setup(e.to_string());
     let memory = guest::map(&[GpaRange::of(0, MEMORY)], Backing::default()).map_err(|e| setup(&e))?;
     registers::write_tables(&memory).map_err(|e| setup(&e))?;
-    memory.write_slice(&code(depth.turns()), GuestAddress(CODE)).map_err(|e| setup(&e))?;
+    memory.write_slice(&code(TURNS), GuestAddress(CODE)).map_err(|e| setup(&e))?;
     let fd = kvm.create_vm().map_err(|e| failed("KVM_CREATE_VM", e))?;
     vm::set_memory(&fd, &memory)?;
     let mut vcpu = fd.create_vcpu(0).map_err(|e| failed("KVM_CREATE_VCPU", e))?;

@@ -6,15 +6,24 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::boot::{self, BootError};
-use crate::cli::stdio;
-use crate::config::{Config, ConfigError, FileError, OutputFile, RawConfig};
+use crate::config::{Config, ConfigError, FileError, OutputFile, RawConfig, SerialConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
 use crate::memory::Size;
+use crate::probe::{self, ProbeError};
+use crate::signals::Stop;
+use crate::stdio;
 use crate::timeline::{self, Timeline};
+
+/// Set by flatboot itself when it starts again: how many times it has.
+const RESTARTS: &str = "FLATBOOT_RESTARTS";
+/// A guest that resets sooner than this...
+const SOON: Duration = Duration::from_secs(1);
+/// ...waits this long before it starts again: one that does nothing else leaves the host its processors.
+const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// Why there is no ending to report.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +37,9 @@ pub enum RunError {
     /// The VM did not start.
     #[error(transparent)]
     Boot(#[from] BootError),
+    /// The guest failed because this host's KVM cannot run guests.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
     /// The guest ran, but its timeline is lost.
     #[error("--timeline {path}: cannot be written")]
     Timeline {
@@ -72,13 +84,26 @@ pub fn run(raw: RawConfig, zero: Instant) -> Result<Ending, RunError> {
         vcpus: config.machine.cpus.boot.get(),
         memory: config.machine.memory.size.bytes(),
     };
-    let ending = boot::run(config, &timeline);
+    let restarts = restarts().filter(|_| config.restart_on_reset);
+    if restarts.is_some()
+        && let SerialConfig::File(output) = &mut config.machine.serial
+    {
+        // What the guest said before it reset is there.
+        output.append();
+    }
+    let stop = Stop::default();
+    let ending = boot::run(config, &timeline, &stop);
     terminal::restore();
     let ending = ending?;
     stdio::tell(&format!("flatboot: {ending}"));
     after.report(&timeline)?;
-    if after.restart && ending == Ending::Reset {
-        return Err(RunError::Restart(start_again()));
+    if matches!(ending, Ending::Kvm { .. }) {
+        // Whether it was the host's fault.
+        probe::run()?;
+    }
+    let pause = if zero.elapsed() < SOON { BACK_OFF } else { Duration::ZERO };
+    if after.restart && ending == Ending::Reset && !stop.asked_within(pause) {
+        return Err(RunError::Restart(start_again(restarts.unwrap_or(0).saturating_add(1))));
     }
     Ok(ending)
 }
@@ -101,10 +126,15 @@ impl Aftermath {
     }
 }
 
+/// How many times the guest has been started again, if it has.
+fn restarts() -> Option<u32> {
+    env::var(RESTARTS).ok()?.parse().ok()
+}
+
 /// Replaces this process by a fresh one with the same arguments: no state of the old VM can survive. Returns only on failure.
-fn start_again() -> io::Error {
+fn start_again(restarts: u32) -> io::Error {
     match env::current_exe() {
-        Ok(program) => Command::new(program).args(env::args_os().skip(1)).exec(),
+        Ok(program) => Command::new(program).args(env::args_os().skip(1)).env(RESTARTS, restarts.to_string()).exec(),
         Err(error) => error,
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SIGTERM, SIGINT and SIGHUP: first the guest is asked to power off, then it is ended.
+//! SIGTERM, SIGINT and SIGHUP: first the guest is asked to power off, then it is ended. What this process was started to ignore
+//! it ignores: nohup(1) protects, and a shell's background job is not ended by Ctrl-C.
 
+use std::fs;
 use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -9,16 +12,37 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::devices::bus::lock;
 use crate::ending::{Ending, EndingSink};
 
+/// Whether somebody outside wants the VM to end: then it is not started again.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    fn ask(&self) {
+        *lock(&self.0.0) = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits `time`, or until it is asked for. Whether it is.
+    #[must_use]
+    pub fn asked_within(&self, time: Duration) -> bool {
+        let (asked, changed) = &*self.0;
+        let waited = changed.wait_timeout_while(lock(asked), time, |asked| !*asked);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
 /// Listens from now on. The first signal presses `power_button`; `grace` later, or at the second signal, the VM ends.
-pub fn listen(power_button: EventFd, grace: Duration, sink: EndingSink) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+pub fn listen(power_button: EventFd, grace: Duration, sink: EndingSink, stop: Stop) -> io::Result<()> {
+    let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut pending = signals.forever();
         if pending.next().is_none() {
             return;
         }
+        stop.ask();
         if power_button.write(1).is_err() {
             return sink.end(Ending::Stopped { why: "a signal came and the power button does not work".to_owned() });
         }
@@ -31,6 +55,15 @@ pub fn listen(power_button: EventFd, grace: Duration, sink: EndingSink) -> io::R
     Ok(())
 }
 
+/// The signals to listen for; `status` is /proc/self/status, whose line `SigIgn` is a mask of those that are ignored.
+fn heard(status: &str) -> Vec<i32> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mut heard = vec![SIGTERM];
+    heard.extend([SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0));
+    heard
+}
+
 fn end_after(grace: Duration, sink: &EndingSink) {
     let timer = sink.clone();
     let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
@@ -39,5 +72,23 @@ fn end_after(grace: Duration, sink: &EndingSink) {
     });
     if started.is_err() {
         sink.end(Ending::Stopped { why: "no thread to wait for its power-off".to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_stays_so() {
+        for (status, expected) in [
+            ("SigBlk:\t0000000000000003\nSigIgn:\t0000000000000000\n", vec![SIGTERM, SIGINT, SIGHUP]),
+            ("SigIgn:\t0000000000001001\n", vec![SIGTERM, SIGINT]),
+            ("SigIgn:\t0000000000000006\n", vec![SIGTERM, SIGHUP]),
+            ("SigIgn:\tffffffffffffffff\n", vec![SIGTERM]),
+            ("", vec![SIGTERM, SIGINT, SIGHUP]),
+        ] {
+            assert_eq!(heard(status), expected, "{status:?}");
+        }
     }
 }

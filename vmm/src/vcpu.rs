@@ -14,7 +14,7 @@ use std::{iter, thread};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::devices::Bus;
-use crate::ending::{Ending, EndingSink};
+use crate::ending::{Ending, EndingSink, PanicGuard};
 use crate::memory::{GpaRange, GuestMemory, guest};
 use crate::timeline::Timeline;
 use crate::vm::{self, Start, Vm, VmError};
@@ -130,6 +130,7 @@ struct Worker {
 impl Worker {
     fn run(self) {
         let index = self.index;
+        let _guard = PanicGuard::new(&self.shared.sink, format!("vCPU {index}"));
         let created = self.shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source });
         let mut vcpu = match created {
             Ok(vcpu) => vcpu,

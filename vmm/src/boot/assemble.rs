@@ -9,14 +9,15 @@ use super::BootError;
 use super::machine::{self, Machine};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
+use crate::devices::terminal;
 use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
-use crate::ending::{Ending, EndingSink};
+use crate::ending::{Ending, EndingSink, PanicGuard};
+use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
-use crate::probe::{self, Depth, Probing};
-use crate::signals;
+use crate::signals::{self, Stop};
 use crate::timeline::Timeline;
 use crate::vcpu::{self, Shared, Waiting};
 use crate::vm::{self, Start, Vm};
@@ -30,7 +31,6 @@ pub(super) struct Assembled {
     pub(super) vm: Vm,
     pub(super) machine: Machine,
     host: HostBacking,
-    probing: Probing,
 }
 
 /// The same with vCPU threads, all waiting for the boot CPU's start.
@@ -39,7 +39,6 @@ pub(super) struct Started {
     pub(super) plan: MemoryPlan,
     pub(super) memory: GuestMemory,
     pub(super) virtio_devices: usize,
-    probing: Probing,
     prefaulting: Prefaulting,
     waiting: Waiting,
     sink: EndingSink,
@@ -70,7 +69,6 @@ impl Assembled {
         timeline.phase("memory planned");
 
         let kvm = vm::open_kvm()?;
-        let probing = probe::start(Depth::Quick)?;
         plan.check_width(vm::address_width(&kvm)?)?;
         timeline.phase("KVM opened");
 
@@ -82,7 +80,7 @@ impl Assembled {
 
         let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;
         timeline.phase("devices built");
-        Ok(Self { config, plan, memory, kvm, vm, machine, host, probing })
+        Ok(Self { config, plan, memory, kvm, vm, machine, host })
     }
 
     /// What the ACPI tables say.
@@ -92,7 +90,7 @@ impl Assembled {
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
-        let Self { config, plan, memory, vm, machine, host, mut probing, .. } = self;
+        let Self { config, plan, memory, vm, machine, host, .. } = self;
         let Machine { ports, mmio, workers, power_button, input, serial_output } = machine;
         let sink = EndingSink::new();
         let shared = Arc::new(Shared {
@@ -105,11 +103,11 @@ impl Assembled {
         });
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
-        let prefaulting = prefault(&config, &memory, &host, timeline, &mut probing)?;
-        let workers = start_workers(workers)?;
+        let prefaulting = prefault(&config, &memory, &host, timeline)?;
+        let workers = start_workers(workers, &sink)?;
         let virtio_devices = workers.len();
         let leftover = Leftover { workers, power_button, input, serial_output };
-        Ok(Started { config, plan, memory, virtio_devices, probing, prefaulting, waiting, sink, leftover })
+        Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, sink, leftover })
     }
 }
 
@@ -120,15 +118,15 @@ impl Started {
     }
 
     /// Lets the boot CPU start, and waits until the VM has ended.
-    pub(super) fn run(mut self, start: Start, timeline: &Timeline) -> Result<Ending, BootError> {
+    pub(super) fn run(mut self, start: Start, timeline: &Timeline, stop: &Stop) -> Result<Ending, BootError> {
         let Leftover { workers: _workers, power_button, input, serial_output } = self.leftover;
-        self.probing.finish()?;
         // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not
         // there to power off.
         self.prefaulting.finish()?;
         let timeout = self.config.shutdown_timeout;
-        signals::listen(power_button, timeout, self.sink.clone()).map_err(BootError::Signals)?;
-        let _raw = input.start()?;
+        signals::listen(power_button, timeout, self.sink.clone(), stop.clone()).map_err(BootError::Signals)?;
+        let _raw = input.start(&self.sink)?;
+        fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         self.waiting.until_ready()?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
@@ -141,9 +139,13 @@ impl Started {
 }
 
 /// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>) -> Result<Vec<Running>, WorkerError> {
-    let named = workers.into_iter().enumerate();
-    named.map(|(slot, worker)| worker.start(format!("virtio{slot}"))).collect()
+fn start_workers(workers: Vec<VirtioWorker>, sink: &EndingSink) -> Result<Vec<Running>, WorkerError> {
+    let start = |(slot, worker): (usize, VirtioWorker)| {
+        let name = format!("virtio{slot}");
+        let guard = PanicGuard::new(sink, name.clone());
+        worker.start(name, guard)
+    };
+    workers.into_iter().enumerate().map(start).collect()
 }
 
 fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {
@@ -169,12 +171,7 @@ fn prefault(
     memory: &GuestMemory,
     host: &HostBacking,
     timeline: &Arc<Timeline>,
-    probing: &mut Probing,
 ) -> Result<Prefaulting, BootError> {
-    if !host.prefault.is_empty() {
-        // Its threads would leave the probe too little of the processors to be in time.
-        probing.finish()?;
-    }
     let timeline = Arc::clone(timeline);
     let done = move || timeline.phase("memory prefaulted");
     Ok(prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)?)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices of the VM, on their buses and with their interrupt lines.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +10,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 use crate::bits::low32;
 use crate::config::{FileError, MachineConfig, OutputFile, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
+use crate::devices::escape::{self, Escape};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::i8042::I8042;
 use crate::devices::mark::MarkPort;
@@ -18,8 +19,10 @@ use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::SerialPort;
 use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
+use crate::ending::{Ending, EndingSink};
 use crate::layout;
 use crate::memory::GuestMemory;
+use crate::stdio;
 use crate::timeline::Timeline;
 use crate::vm::{Vm, VmError};
 
@@ -74,15 +77,24 @@ pub(super) struct Machine {
 pub(super) struct SerialInput(Option<Arc<Mutex<SerialPort>>>);
 
 impl SerialInput {
-    /// From now on, what is typed goes to the guest. The terminal stays raw while the result lives.
-    pub(super) fn start(self) -> Result<Option<RawTerminal>, MachineError> {
+    /// From now on, what is typed goes to the guest, but for the keys that end the VM. The terminal stays raw while the result
+    /// lives.
+    pub(super) fn start(self, sink: &EndingSink) -> Result<Option<RawTerminal>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
         let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
         if raw.is_none() && io::stdin().is_terminal() {
             // Another process group has the terminal: reading from it would stop this process (SIGTTIN).
             return Ok(None);
         }
-        SerialPort::attach_input(&port, Box::new(io::stdin())).map_err(host("serial input"))?;
+        let input: Box<dyn Read + Send> = if raw.is_some() {
+            stdio::tell(&format!("flatboot: {}", escape::HINT));
+            let sink = sink.clone();
+            let end = move || sink.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
+            Box::new(Escape::new(io::stdin(), Box::new(end)))
+        } else {
+            Box::new(io::stdin())
+        };
+        SerialPort::attach_input(&port, input).map_err(host("serial input"))?;
         Ok(raw)
     }
 }
@@ -174,8 +186,8 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Vec<Box<dyn VirtioDevice
         let path = disk.path().display().to_string();
         let readonly = disk.readonly();
         let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
-            .map_err(|source| MachineError::Disk { path, source })?;
-        devices.push(Box::new(block));
+            .map_err(|source| MachineError::Disk { path: path.clone(), source })?;
+        devices.push(Box::new(block.named(path)));
     }
     if let Some(source) = config.rng.take() {
         devices.push(Box::new(Rng::new(source)));

@@ -17,7 +17,7 @@ use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
 use crate::memory::{AddressWidth, GpaRange, MemoryPlan, PlanError};
-use crate::probe::ProbeError;
+use crate::signals::Stop;
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
 use crate::vm::{Start, VmError};
@@ -42,8 +42,6 @@ pub enum BootError {
     #[error(transparent)]
     Vm(#[from] VmError),
     #[error(transparent)]
-    Probe(#[from] ProbeError),
-    #[error(transparent)]
     Vcpu(#[from] VcpuError),
     #[error(transparent)]
     Load(#[from] load::LoadError),
@@ -62,15 +60,21 @@ pub enum BootError {
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
 /// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants
 /// backed beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
-pub fn run(config: Config, timeline: &Arc<Timeline>) -> Result<Ending, BootError> {
+/// `stop` learns whether the end was asked for from outside.
+pub fn run(config: Config, timeline: &Arc<Timeline>, stop: &Stop) -> Result<Ending, BootError> {
     match config.payload {
-        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline),
-        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline),
+        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, stop),
+        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, stop),
     }
 }
 
 /// Loads the kernel and starts it.
-fn direct(kernel: &KernelConfig, config: MachineConfig, timeline: &Arc<Timeline>) -> Result<Ending, BootError> {
+fn direct(
+    kernel: &KernelConfig,
+    config: MachineConfig,
+    timeline: &Arc<Timeline>,
+    stop: &Stop,
+) -> Result<Ending, BootError> {
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
@@ -93,7 +97,7 @@ fn direct(kernel: &KernelConfig, config: MachineConfig, timeline: &Arc<Timeline>
     load::tables(&vm.memory, &tables)?;
     timeline.phase("boot tables written");
 
-    vm.run(Start::Kernel(image.entry()), timeline)
+    vm.run(Start::Kernel(image.entry()), timeline, stop)
 }
 
 /// Starts firmware, which finds all else by itself: guest memory is as it was mapped.
@@ -101,6 +105,7 @@ fn through_firmware(
     firmware: &FirmwareConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
+    stop: &Stop,
 ) -> Result<Ending, BootError> {
     let image = firmware::Image::inspect(&firmware.image)?;
     timeline.phase("firmware image checked");
@@ -118,7 +123,7 @@ fn through_firmware(
     timeline.phase("flash and fw_cfg ready");
 
     let vm = assembled.start(timeline)?;
-    vm.run(Start::ResetVector, timeline)
+    vm.run(Start::ResetVector, timeline, stop)
 }
 
 /// A kernel that firmware can start, with the length of its setup part.

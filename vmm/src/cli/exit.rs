@@ -24,11 +24,13 @@ pub enum ExitStatus {
     Timeout = 6,
     /// Firmware has found nothing to boot, or has given up.
     Firmware = 7,
+    /// A part of flatboot has failed.
+    Internal = 8,
 }
 
 impl ExitStatus {
     /// Every status, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Done,
         Self::Error,
         Self::Usage,
@@ -37,6 +39,7 @@ impl ExitStatus {
         Self::Kvm,
         Self::Timeout,
         Self::Firmware,
+        Self::Internal,
     ];
 
     /// What it means, for the help.
@@ -51,6 +54,7 @@ impl ExitStatus {
             Self::Kvm => "KVM has failed to run the guest",
             Self::Timeout => "the guest has not powered off within --shutdown-timeout and was ended",
             Self::Firmware => "firmware has found nothing to boot, or has given up",
+            Self::Internal => "flatboot itself has failed: please report what it says",
         }
     }
 

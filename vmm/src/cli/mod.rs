@@ -4,7 +4,8 @@
 mod args;
 mod exit;
 pub mod map;
-pub mod stdio;
 
 pub use args::{CheckArgs, Cli, MapArgs, NotACommand, Verb};
 pub use exit::ExitStatus;
+
+pub use crate::stdio;

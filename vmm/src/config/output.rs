@@ -2,7 +2,7 @@
 //! Files that a VM writes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -19,12 +19,13 @@ pub struct OutputFile {
     /// None once it is committed.
     file: Option<File>,
     created: bool,
+    append: bool,
 }
 
 impl OutputFile {
     /// Opens or creates the file that `option` names: a regular file, a character device or a pipe that someone reads.
     pub fn open(option: &'static str, path: &Path) -> Result<Self, FileError> {
-        let output = |(file, created)| Self { option, path: path.to_owned(), file: Some(file), created };
+        let output = |(file, created)| Self { option, path: path.to_owned(), file: Some(file), created, append: false };
         open(path).map(output).map_err(|fault| fault.of(option, path))
     }
 
@@ -52,11 +53,23 @@ impl OutputFile {
         clone.map_err(|fault| fault.of(self.option, &self.path))
     }
 
-    /// Empties it (a device or a pipe has nothing to empty) and hands it over, to be kept.
+    /// Lets [`commit`](Self::commit) keep what is in it: what is written goes behind that.
+    pub const fn append(&mut self) {
+        self.append = true;
+    }
+
+    /// Empties it (a device or a pipe has nothing to empty), unless it is to [`append`](Self::append), and hands it over, to be
+    /// kept.
     pub fn commit(mut self) -> Result<File, FileError> {
-        let empty = |file: &File| if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
+        let append = self.append;
+        let prepare = |file: &mut File| match file.metadata()?.is_file() {
+            // Every handle of it has one position.
+            true if append => file.seek(SeekFrom::End(0)).map(drop),
+            true => file.set_len(0),
+            false => Ok(()),
+        };
         match self.file.take() {
-            Some(file) => match empty(&file) {
+            Some(mut file) => match prepare(&mut file) {
                 Ok(()) => Ok(file),
                 Err(error) => {
                     self.file = Some(file);
@@ -114,5 +127,29 @@ fn writing(error: io::Error) -> FileFault {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileFault::Unwritable,
         _ => FileFault::Io(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_is_there_stays_if_it_is_to() {
+        for (append, expected) in [(false, "new"), (true, "old new")] {
+            let path = tempfile::NamedTempFile::new().unwrap();
+            fs::write(path.path(), "old ").unwrap();
+            let mut output = OutputFile::open("--serial", path.path()).unwrap();
+            if append {
+                output.append();
+            }
+            // As the serial port has it: a handle that was there before.
+            let mut writer = output.writer().unwrap();
+            let _kept = output.commit().unwrap();
+            writer.write_all(b"new").unwrap();
+            assert_eq!(fs::read_to_string(path.path()).unwrap(), expected);
+        }
     }
 }

@@ -89,6 +89,7 @@ pub struct RawConfig {
     /// Raw disk, a file or a block device of whole 512-byte sectors; may be given 13 times
     ///
     /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off].
+    /// A disk is locked: one VM may write it, or any number may read it.
     #[arg(long = "disk", value_name = "path=FILE[,readonly=on|off]", num_args = 1..)]
     pub disks: Vec<String>,
 
@@ -97,6 +98,8 @@ pub struct RawConfig {
     pub rng: String,
 
     /// Serial port: the terminal, a file, a sink, or no port
+    ///
+    /// On a terminal every key is the guest's, Ctrl-C too. Ctrl-A x ends the VM; Ctrl-A Ctrl-A is a Ctrl-A for the guest.
     #[arg(long, value_name = "tty|file=FILE|null|off", default_value = "tty")]
     pub serial: String,
 
@@ -109,6 +112,8 @@ pub struct RawConfig {
     pub timeline: Option<PathBuf>,
 
     /// Start the VM again when the guest resets, instead of ending
+    ///
+    /// --serial file=FILE goes on where it was. A guest that resets within a second of its start waits 100 ms.
     #[arg(long)]
     pub restart_on_reset: bool,
 

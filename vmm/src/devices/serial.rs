@@ -11,6 +11,7 @@ use vm_superio::serial::{Serial, SerialEvents};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use super::bus::{BusDevice, GuestRequest, lock};
+use crate::complaints::Complaints;
 
 /// Registers of a 16550A.
 const REGISTERS: u64 = 8;
@@ -54,6 +55,7 @@ fn signal(event: &EventFd) {
 pub struct SerialPort {
     uart: Serial<Line, Room, Box<dyn Write + Send>>,
     room: Arc<EventFd>,
+    complaints: Complaints,
 }
 
 impl fmt::Debug for SerialPort {
@@ -67,7 +69,8 @@ impl SerialPort {
     /// is lost, as on a line with nobody at its end; the guest does not notice.
     pub fn new(irq: EventFd, output: Box<dyn Write + Send>) -> io::Result<Self> {
         let room = Arc::new(EventFd::new(EFD_CLOEXEC)?);
-        Ok(Self { uart: Serial::with_events(Line(irq), Room(Arc::clone(&room)), output), room })
+        let uart = Serial::with_events(Line(irq), Room(Arc::clone(&room)), output);
+        Ok(Self { uart, room, complaints: Complaints::default() })
     }
 
     /// Puts received bytes into the FIFO and interrupts. Returns how many fitted; none do in loopback mode.
@@ -133,8 +136,9 @@ impl BusDevice for SerialPort {
         for (at, &byte) in (offset..).zip(data) {
             if let Some(register) = register(at)
                 && let Err(error) = self.uart.write(register, byte)
+                && let Some(count) = self.complaints.count()
             {
-                tracing::debug!(?error, "serial output lost a byte");
+                tracing::warn!(?error, "serial output: {count} byte(s) lost");
             }
             if at == MODEM_CONTROL {
                 signal(&self.room);

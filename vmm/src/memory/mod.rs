@@ -4,6 +4,7 @@
 mod arenas;
 mod backing;
 mod e820;
+pub mod fault;
 pub mod guest;
 pub mod host;
 mod map;

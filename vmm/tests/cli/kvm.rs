@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts whose /dev/kvm is missing, forbidden, something else, or no good.
 
+use std::fs;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
+use crate::FLATBOOT;
 use crate::host::{Host, Needs};
+use crate::images;
 use crate::refusal::{ERROR, Row, USAGE, matches};
+
+/// What a test does on a host.
+type Body = fn(&Host) -> Result<(), Failed>;
 
 /// Names, what makes the host so, and what flatboot says of it.
 const HOSTS: [(&str, Needs, &str); 6] = [
@@ -49,11 +58,12 @@ pub(crate) fn rows(host: &Host) -> Vec<Row> {
         .flat_map(|(name, needs, line)| {
             // What is wrong with an image comes before what is wrong with the host.
             let image = "run --kernel @/text";
-            [
-                Row::new(&format!("/dev/kvm: {name}: run"), "run --kernel @/bzimage", ERROR, line).needs(needs),
-                Row::new(&format!("/dev/kvm: {name}: image first"), image, ERROR, "kernel @/text: not a kernel: …")
-                    .needs(needs),
-            ]
+            let first =
+                Row::new(&format!("/dev/kvm: {name}: image first"), image, ERROR, "kernel @/text: not a kernel: …");
+            let run = Row::new(&format!("/dev/kvm: {name}: run"), "run --kernel @/bzimage", ERROR, line);
+            // Whether KVM runs guests is found out when one fails: see `failed_guest`.
+            let run = Some(run).filter(|_| needs != Needs::UnusableKvm);
+            run.into_iter().chain([first]).map(move |row| row.needs(needs))
         })
         .collect();
     rows.push(too_wide(host));
@@ -79,9 +89,74 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         Trial::test(name, move || check(&host, needs, Some(line))).with_ignored_flag(ignored)
     });
     let this = Arc::clone(host);
+    let guests: [(&str, Needs, Body); 2] = [
+        ("a guest that KVM cannot go on with: KVM is to blame", Needs::UnusableKvm, failed_guest),
+        ("a guest that only resets can do so for ever", Needs::OpenKvm, resets),
+    ];
+    let guests = guests.map(|(name, needs, body)| {
+        let (ignored, host) = (host.skips(name, needs), Arc::clone(host));
+        Trial::test(name, move || body(&host)).with_ignored_flag(ignored)
+    });
     hosts
+        .chain(guests)
         .chain([Trial::test("check says the same as text and as JSON", move || check(&this, Needs::Nothing, None))])
         .collect()
+}
+
+/// `lock cmpxchg16b [rsi]`, which KVMs that are none cannot do, then a reset: `mov al, 0xfe; out 0x64, al; hlt`.
+const EXCHANGE: &[u8] = &[0xf0, 0x48, 0x0f, 0xc7, 0x0e, 0xb0, 0xfe, 0xe6, 0x64, 0xf4];
+/// `R` to the serial port, then a reset: `mov dx, 0x3f8; mov al, 'R'; out dx, al`, and as above.
+const RESET: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xb0, 0xfe, 0xe6, 0x64, 0xf4];
+
+/// A kernel that is nothing but `code`, in 64-bit mode.
+fn program(code: &[u8]) -> Vec<u8> {
+    let mut bytes = images::vmlinux();
+    assert!(code.len() <= images::TEXT.len(), "a program longer than the segment");
+    bytes[0x100..][..code.len()].copy_from_slice(code);
+    bytes
+}
+
+/// The host is looked at after the guest has failed, and named.
+fn failed_guest(host: &Host) -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let kernel = directory.path().join("kernel");
+    fs::write(&kernel, program(EXCHANGE))?;
+    let mut flatboot = host.command(Needs::UnusableKvm).ok_or("no such host")?;
+    let output = flatboot.args(["run", "--serial", "off", "--kernel"]).arg(&kernel).output()?;
+    let said = String::from_utf8(output.stderr)?;
+    let last = said.lines().last().unwrap_or_default();
+    assert!(
+        matches(last, "flatboot: error: /dev/kvm: opens, but … use a host with full KVM or the emulated KVM host"),
+        "{said}"
+    );
+    assert!(said.contains("KVM cannot go on with vCPU 0"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    Ok(())
+}
+
+/// More resets than there may be open files, each of which leaves its mark in the console's file; then SIGTERM ends it.
+fn resets(_host: &Host) -> Result<(), Failed> {
+    const RESETS: usize = 64;
+    let directory = tempfile::tempdir()?;
+    let (kernel, console) = (directory.path().join("kernel"), directory.path().join("console"));
+    fs::write(&kernel, program(RESET))?;
+    let script = format!(
+        "ulimit -n 48; exec {FLATBOOT} run --restart-on-reset --kernel {} --serial file={}",
+        kernel.display(),
+        console.display()
+    );
+    let mut flatboot = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    // However long it takes, unless it ends.
+    while fs::read(&console).map_or(0, |said| said.len()) < RESETS && flatboot.try_wait()?.is_none() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let stopped = Command::new("kill").arg(flatboot.id().to_string()).status()?;
+    let output = flatboot.wait_with_output()?;
+    let said = String::from_utf8(output.stderr)?;
+    let marks = fs::read(&console)?;
+    assert!(stopped.success() && marks.len() >= RESETS, "{} resets, then: {said}", marks.len());
+    assert!(marks.iter().all(|mark| *mark == b'R') && !said.contains("error"), "{said}");
+    Ok(())
 }
 
 /// Both forms agree with each other, with the exit status, and with `line`.

@@ -10,9 +10,13 @@ use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT,
 };
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
-use vm_memory::{Bytes, GuestAddress, GuestMemory as _, GuestMemoryError, Permissions, ReadVolatile, WriteVolatile};
+use vm_memory::{
+    Bytes, GuestAddress, GuestMemory as _, GuestMemoryError, Permissions, ReadVolatile, VolatileMemoryError,
+    WriteVolatile,
+};
 
 use super::{Request, Segment, VirtioDevice, cut, length};
+use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 
 /// Bytes in a sector, the unit of the protocol and of this device.
@@ -57,7 +61,7 @@ enum RequestError {
     #[error("guest memory")]
     Memory(#[from] GuestMemoryError),
     #[error("data transfer")]
-    Transfer(#[from] vm_memory::VolatileMemoryError),
+    Transfer(#[from] VolatileMemoryError),
     #[error("host I/O")]
     Io(#[from] io::Error),
 }
@@ -67,6 +71,14 @@ impl RequestError {
         match self {
             Self::Unsupported(_) => VIRTIO_BLK_S_UNSUPP,
             _ => VIRTIO_BLK_S_IOERR,
+        }
+    }
+
+    /// What the host's file system or device has said, if it is not the guest's fault.
+    fn host(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io(error) | Self::Transfer(VolatileMemoryError::IOError(error)) => Some(error),
+            _ => None,
         }
     }
 }
@@ -80,6 +92,9 @@ pub struct Block {
     id: [u8; ID_SIZE],
     /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
     write_through: bool,
+    /// For messages.
+    name: String,
+    complaints: Complaints,
 }
 
 impl Block {
@@ -97,7 +112,26 @@ impl Block {
         for (to, from) in padded.iter_mut().zip(id.bytes()) {
             *to = from;
         }
-        Ok(Self { file, sectors: size / SECTOR_SIZE, readonly, id: padded, write_through: true })
+        let (sectors, name) = (size / SECTOR_SIZE, id.to_owned());
+        Ok(Self { file, sectors, readonly, id: padded, write_through: true, name, complaints: Complaints::default() })
+    }
+
+    /// The same, called `name` in messages.
+    #[must_use]
+    pub fn named(mut self, name: String) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
+    fn complain(&mut self, error: &RequestError) {
+        let Some(host) = error.host() else {
+            tracing::debug!(error = error as &dyn std::error::Error, "disk request fails");
+            return;
+        };
+        if let Some(count) = self.complaints.count() {
+            tracing::warn!("disk {}: the host fails {count} request(s) with: {host}", self.name);
+        }
     }
 
     /// Does the request and returns how many bytes of data it wrote to guest memory.
@@ -230,12 +264,16 @@ impl VirtioDevice for Block {
         self.write_through = features & (1 << VIRTIO_BLK_F_FLUSH) == 0;
     }
 
+    fn reset(&mut self) {
+        self.write_through = true;
+    }
+
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         let Some(status_address) = status_address(request) else { return 0 };
         let (status, data) = match self.execute(memory, request) {
             Ok(data) => (VIRTIO_BLK_S_OK, data),
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "disk request fails");
+                self.complain(&error);
                 (error.status(), 0)
             }
         };

@@ -87,11 +87,16 @@ impl VirtioWorker {
         Ok(Self { device, queues, notify, orders, request: Request::default() })
     }
 
-    /// Starts the thread `name`. It ends with the process: nobody waits for a request that may never be over.
-    pub fn start(self, name: String) -> Result<Running, WorkerError> {
+    /// Starts the thread `name`, which keeps `guard` as long as it runs. It ends with the process: nobody waits for a request that
+    /// may never be over.
+    pub fn start(self, name: String, guard: impl Send + 'static) -> Result<Running, WorkerError> {
         let epoll = self.watch().map_err(|source| WorkerError::Watch { name: name.clone(), source })?;
         let orders = Arc::clone(&self.orders);
-        let thread = thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(move || self.run(&epoll));
+        let builder = thread::Builder::new().name(name.clone()).stack_size(STACK);
+        let thread = builder.spawn(move || {
+            let _guard = guard;
+            self.run(&epoll);
+        });
         match thread {
             Ok(_) => Ok(Running { name, orders }),
             Err(source) => Err(WorkerError::Thread { name, source }),

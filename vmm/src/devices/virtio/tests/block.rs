@@ -2,6 +2,7 @@
 //! The disk.
 
 use std::io::Write;
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vm_memory::{Bytes, GuestAddress};
@@ -198,6 +199,44 @@ fn malformed_chains_complete() {
         assert_eq!(status(&driver), UNTOUCHED, "{chain:x?}");
     }
     assert_eq!(request(&mut driver, IN, 0, &[(DATA, 512, true)]), (OK, 513), "and the next one works");
+}
+
+/// Takes what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_the_host_fails_is_said_once_in_a_while() {
+    let file = disk(SECTORS);
+    // It takes no writes: EBADF, as a full or broken file system would have ENOSPC or EIO.
+    let source = std::fs::File::open(file.as_path()).unwrap();
+    let device = Block::new(source, false, "").unwrap().named("data.img".to_owned());
+    let mut driver = Driver::running(Box::new(device), 0);
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().without_time().with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        for _ in 0..100 {
+            assert_eq!(request(&mut driver, OUT, 0, &[(DATA, 512, false)]), (IOERR, 1));
+            assert_eq!(request(&mut driver, OUT, 99, &[(DATA, 512, false)]), (IOERR, 1), "the guest's own fault");
+        }
+    });
+    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("WARN") && said.contains("disk data.img: the host fails 1 request(s) with: Bad file"),
+        "{said}"
+    );
 }
 
 /// A disk of `size` bytes of nothing, and a request for `segments` times `length` bytes from its start.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SIGBUS: the host cannot give a page that it has promised, because the memory is damaged (hwpoison), or a pool of huge pages or
+//! a file behind it has nothing left. Without a word the process would be gone and the terminal raw.
+#![expect(unsafe_code, reason = "the faulting address is in a union of siginfo_t; the default action must be put back")]
+
+use std::io;
+use std::sync::OnceLock;
+
+use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
+use vmm_sys_util::signal::register_signal_handler;
+
+use super::GuestMemory;
+
+/// A piece of guest memory: where it is in this process, its length, and where the guest has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mapped {
+    host: u64,
+    length: u64,
+    guest: u64,
+}
+
+/// What the handler knows. Set before the handler is there, and never changed: it can be read in a signal handler.
+static WATCH: OnceLock<(Vec<Mapped>, fn())> = OnceLock::new();
+
+/// From now on a SIGBUS says where in `memory` it struck, calls `restore`, and ends the process as it would have. Must be called
+/// once at most. `restore` must be safe in a signal handler: no memory is to be allocated and no lock to be waited for.
+pub fn watch(memory: &GuestMemory, restore: fn()) -> io::Result<()> {
+    let pieces = memory.iter().map(|region| Mapped {
+        host: region.as_ptr() as u64,
+        length: region.len(),
+        guest: region.start_addr().raw_value(),
+    });
+    WATCH.set((pieces.collect(), restore)).map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
+    register_signal_handler(libc::SIGBUS, on_sigbus).map_err(|error| io::Error::from_raw_os_error(error.errno()))
+}
+
+extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo_t to a handler that was installed with SA_SIGINFO, and nobody else has it.
+    let Some(info) = (unsafe { info.as_ref() }) else { return };
+    // SAFETY: for SIGBUS, the union has an address in it.
+    let address = unsafe { info.si_addr() } as u64;
+    let mut line = Line::default();
+    line.text("flatboot: error: the host cannot give memory (SIGBUS) at ");
+    let (pieces, restore) = WATCH.get().map_or((&[][..], None), |(pieces, restore)| (&pieces[..], Some(restore)));
+    let guest = guest_address(pieces, address);
+    line.text(if guest.is_some() { "guest physical address " } else { "host address " });
+    line.number(guest.unwrap_or(address));
+    line.text(reason(info.si_code));
+    // SAFETY: SIG_DFL for SIGBUS has no further conditions; signal(2) is safe in a handler. When this returns, the access is tried
+    // again and ends the process, as it would have without us.
+    unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+    if let Some(restore) = restore {
+        restore();
+    }
+    // SAFETY: the pointer and the length are those of initialized bytes; write(2) is safe in a handler.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.length) };
+}
+
+/// Where the guest has the byte that this process has at `address`.
+fn guest_address(pieces: &[Mapped], address: u64) -> Option<u64> {
+    let holds = |piece: &&Mapped| address.checked_sub(piece.host).is_some_and(|offset| offset < piece.length);
+    pieces.iter().find(holds).map(|piece| piece.guest + (address - piece.host))
+}
+
+/// The rest of the line, with its end.
+fn reason(code: libc::c_int) -> &'static str {
+    match code {
+        libc::BUS_MCEERR_AR | libc::BUS_MCEERR_AO => ": its hardware is damaged there; see its kernel log\n",
+        _ => ": its page pool is exhausted, or the file behind it has shrunk\n",
+    }
+}
+
+/// A line that is put together without allocating. What does not fit is cut.
+struct Line {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { bytes: [0; 256], length: 0 }
+    }
+}
+
+impl Line {
+    fn text(&mut self, text: &str) {
+        let room = self.bytes.iter_mut().skip(self.length);
+        self.length += room.zip(text.bytes()).map(|(to, from)| *to = from).count();
+    }
+
+    /// In hexadecimal.
+    fn number(&mut self, number: u64) {
+        const DIGITS: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
+        self.text("0x");
+        let length = (64 - number.leading_zeros()).div_ceil(4).max(1);
+        for digit in (0..length).rev() {
+            let digit = usize::try_from(number >> (4 * digit) & 0xf).unwrap_or_default();
+            self.text(DIGITS.get(digit).unwrap_or(&"?"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use vm_memory::{Bytes, GuestAddress};
+
+    use super::*;
+    use crate::memory::GpaRange;
+    use crate::memory::HostPages;
+    use crate::memory::guest::{self, Backing};
+
+    const ROLE: &str = "FLATBOOT_TEST_SIGBUS";
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn numbers_and_long_lines() {
+        for (number, shown) in
+            [(0, "0x0"), (0xf, "0xf"), (0x1234_5678_9abc_def0, "0x123456789abcdef0"), (u64::MAX, "0xffffffffffffffff")]
+        {
+            let mut line = Line::default();
+            line.number(number);
+            assert_eq!(std::str::from_utf8(&line.bytes[..line.length]), Ok(shown));
+        }
+        let mut line = Line::default();
+        (0..100).for_each(|_| line.text("abcdef"));
+        assert_eq!(line.length, 256);
+    }
+
+    #[test]
+    fn a_fault_is_named_by_the_guests_address() {
+        let pieces = [Mapped { host: 1000, length: 10, guest: 5 }, Mapped { host: 2000, length: 10, guest: 1 << 32 }];
+        for (host, guest) in [(999, None), (1000, Some(5)), (1009, Some(14)), (1010, None), (2003, Some((1 << 32) + 3))]
+        {
+            assert_eq!(guest_address(&pieces, host), guest);
+        }
+    }
+
+    #[test]
+    fn a_lost_page_is_said_and_ends_the_process_as_before() {
+        let me = env::current_exe().unwrap();
+        let test = "memory::fault::tests::play_the_victim";
+        let output = Command::new(me).args(["--exact", "--nocapture", test]).env(ROLE, "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = "flatboot: error: the host cannot give memory (SIGBUS) at guest physical address 0x100300000: ";
+        assert!(said.contains(expected), "{said}");
+        assert!(said.contains("restored"), "{said}");
+    }
+
+    /// No test of its own: it runs in another process, which it ends.
+    #[test]
+    fn play_the_victim() {
+        if env::var_os(ROLE).is_none() {
+            return;
+        }
+        let slots = [GpaRange::of(0, MIB), GpaRange::of(1 << 32, 4 * MIB)];
+        let memory = guest::map(&slots, Backing { pages: HostPages::Base, shared: true }).unwrap();
+        watch(&memory, || eprintln!("restored")).unwrap();
+        let region = memory.find_region(GuestAddress(1 << 32)).unwrap();
+        region.file_offset().unwrap().file().set_len(0).unwrap();
+        let _ = memory.read_obj::<u8>(GuestAddress((1 << 32) + 3 * MIB));
+        unreachable!("the page is not there");
+    }
+}
