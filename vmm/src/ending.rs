@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a VM ends, and how the rest of the process learns of it.
+//! How a VM ends.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 
 use crate::cli::ExitStatus;
 use crate::devices::bus::GuestRequest;
@@ -89,101 +87,9 @@ impl From<GuestRequest> for Ending {
     }
 }
 
-/// Where any thread reports the end; the first report wins.
-#[derive(Debug, Clone, Default)]
-pub struct EndingSink(Arc<Report>);
-
-#[derive(Debug, Default)]
-struct Report {
-    ending: Mutex<Option<Ending>>,
-    there: Condvar,
-}
-
-impl EndingSink {
-    /// A sink that nothing has been reported to.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Reports `ending`, unless an earlier one was.
-    pub fn end(&self, ending: Ending) {
-        let mut first = self.0.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(ending);
-        self.0.there.notify_all();
-    }
-
-    /// Waits for the end. Whoever waits here does nothing else: the end must be noticed whatever any device waits for.
-    #[must_use]
-    pub fn wait(&self) -> Ending {
-        let mut ending = self.0.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(ending) = &*ending {
-                return ending.clone();
-            }
-            ending = self.0.there.wait(ending).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// Reports an ending if the thread that has it panics: without that thread the VM would be for ever what it is then. Of use only
-/// where panics unwind; release builds abort.
-#[derive(Debug)]
-pub struct PanicGuard {
-    sink: EndingSink,
-    of: String,
-}
-
-impl PanicGuard {
-    /// A guard for the thread that serves `of`.
-    #[must_use]
-    pub fn new(sink: &EndingSink, of: String) -> Self {
-        Self { sink: sink.clone(), of }
-    }
-}
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.sink.end(Ending::Internal { what: format!("the thread of {} has panicked", self.of) });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_ending_wins() {
-        let sink = EndingSink::new();
-        sink.end(Ending::Panic);
-        sink.end(Ending::Reset);
-        assert_eq!(sink.wait(), Ending::Panic);
-    }
-
-    #[test]
-    fn the_wait_is_over_when_another_thread_reports() {
-        let sink = EndingSink::new();
-        let reporter = sink.clone();
-        let thread = thread::spawn(move || reporter.end(Ending::PowerOff));
-        assert_eq!(sink.wait(), Ending::PowerOff);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn a_thread_that_panics_is_the_end_and_one_that_returns_is_not() {
-        let sink = EndingSink::new();
-        for (of, panics) in [("disk", false), ("vCPU 7", true)] {
-            let guard = PanicGuard::new(&sink, of.to_owned());
-            let thread = thread::spawn(move || {
-                let _guard = guard;
-                assert!(!panics, "on purpose");
-            });
-            assert_eq!(thread.join().is_err(), panics);
-        }
-        assert_eq!(sink.wait(), Ending::Internal { what: "the thread of vCPU 7 has panicked".to_owned() });
-    }
 
     #[test]
     fn only_wanted_endings_exit_with_zero() {

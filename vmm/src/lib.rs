@@ -22,6 +22,7 @@ pub mod stdio;
 pub mod timeline;
 pub mod vcpu;
 pub mod vm;
+pub mod vmm;
 
 #[cfg(test)]
 #[path = "../tests/common/images.rs"]

@@ -14,7 +14,6 @@ use crate::devices::terminal;
 use crate::ending::Ending;
 use crate::memory::Size;
 use crate::probe::{self, ProbeError};
-use crate::signals::Stop;
 use crate::stdio;
 use crate::timeline::{self, Timeline};
 
@@ -91,8 +90,9 @@ pub fn run(raw: RawConfig, zero: Instant) -> Result<Ending, RunError> {
         // What the guest said before it reset is there.
         output.append();
     }
-    let stop = Stop::default();
-    let ending = boot::run(config, &timeline, &stop);
+    let control = boot::Control::new();
+    let stop = control.stop();
+    let ending = boot::run(config, &timeline, control);
     terminal::restore();
     let ending = ending?;
     stdio::tell(&format!("flatboot: {ending}"));

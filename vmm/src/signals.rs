@@ -13,7 +13,8 @@ use signal_hook::iterator::Signals;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::devices::bus::lock;
-use crate::ending::{Ending, EndingSink};
+use crate::ending::Ending;
+use crate::vmm::Handle;
 
 /// Whether somebody outside wants the VM to end: then it is not started again.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +36,7 @@ impl Stop {
 }
 
 /// Listens from now on. The first signal presses `power_button`; `grace` later, or at the second signal, the VM ends.
-pub fn listen(power_button: EventFd, grace: Duration, sink: EndingSink, stop: Stop) -> io::Result<()> {
+pub fn listen(power_button: EventFd, grace: Duration, vmm: Handle, stop: Stop) -> io::Result<()> {
     let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut pending = signals.forever();
@@ -44,12 +45,12 @@ pub fn listen(power_button: EventFd, grace: Duration, sink: EndingSink, stop: St
         }
         stop.ask();
         if power_button.write(1).is_err() {
-            return sink.end(Ending::Stopped { why: "a signal came and the power button does not work".to_owned() });
+            return vmm.end(Ending::Stopped { why: "a signal came and the power button does not work".to_owned() });
         }
         tracing::info!("asked the guest to power off");
-        end_after(grace, &sink);
+        end_after(grace, &vmm);
         if pending.next().is_some() {
-            sink.end(Ending::Stopped { why: "a second signal came before the guest had powered off".to_owned() });
+            vmm.end(Ending::Stopped { why: "a second signal came before the guest had powered off".to_owned() });
         }
     })?;
     Ok(())
@@ -64,14 +65,14 @@ fn heard(status: &str) -> Vec<i32> {
     heard
 }
 
-fn end_after(grace: Duration, sink: &EndingSink) {
-    let timer = sink.clone();
+fn end_after(grace: Duration, vmm: &Handle) {
+    let timer = vmm.clone();
     let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
         thread::sleep(grace);
         timer.end(Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
     });
     if started.is_err() {
-        sink.end(Ending::Stopped { why: "no thread to wait for its power-off".to_owned() });
+        vmm.end(Ending::Stopped { why: "no thread to wait for its power-off".to_owned() });
     }
 }
 

@@ -5,22 +5,23 @@ use std::sync::Arc;
 
 use kvm_ioctls::Kvm;
 
-use super::BootError;
 use super::machine::{self, Machine};
+use super::{BootError, Control};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::terminal;
 use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
-use crate::ending::{Ending, EndingSink, PanicGuard};
+use crate::ending::Ending;
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
-use crate::signals::{self, Stop};
+use crate::signals;
 use crate::timeline::Timeline;
 use crate::vcpu::{self, Shared, Waiting};
 use crate::vm::{self, Start, Vm};
+use crate::vmm::{Handle, PanicGuard, Vmm};
 
 /// A VM with all its devices, before its first vCPU.
 pub(super) struct Assembled {
@@ -41,7 +42,6 @@ pub(super) struct Started {
     pub(super) virtio_devices: usize,
     prefaulting: Prefaulting,
     waiting: Waiting,
-    sink: EndingSink,
     leftover: Leftover,
 }
 
@@ -89,25 +89,24 @@ impl Assembled {
     }
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
-    pub(super) fn start(self, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
+    pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, vm, machine, host, .. } = self;
         let Machine { ports, mmio, workers, power_button, input, serial_output } = machine;
-        let sink = EndingSink::new();
         let shared = Arc::new(Shared {
             vm,
             memory: memory.clone(),
             ports,
             mmio,
-            sink: sink.clone(),
+            vmm: control.handle.clone(),
             timeline: Arc::clone(timeline),
         });
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let workers = start_workers(workers, &sink)?;
+        let workers = start_workers(workers, &control.handle)?;
         let virtio_devices = workers.len();
         let leftover = Leftover { workers, power_button, input, serial_output };
-        Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, sink, leftover })
+        Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
 
@@ -118,31 +117,33 @@ impl Started {
     }
 
     /// Lets the boot CPU start, and waits until the VM has ended.
-    pub(super) fn run(mut self, start: Start, timeline: &Timeline, stop: &Stop) -> Result<Ending, BootError> {
-        let Leftover { workers: _workers, power_button, input, serial_output } = self.leftover;
+    pub(super) fn run(mut self, start: Start, control: Control, timeline: &Timeline) -> Result<Ending, BootError> {
+        let Leftover { workers, power_button, input, serial_output } = self.leftover;
+        let Control { handle, requests, stop } = control;
         // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not
         // there to power off.
         self.prefaulting.finish()?;
         let timeout = self.config.shutdown_timeout;
-        signals::listen(power_button, timeout, self.sink.clone(), stop.clone()).map_err(BootError::Signals)?;
-        let _raw = input.start(&self.sink)?;
+        signals::listen(power_button, timeout, handle.clone(), stop).map_err(BootError::Signals)?;
+        let _raw = input.start(&handle)?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         self.waiting.until_ready()?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
-        self.waiting.release(start)?;
+        let vcpus = self.waiting.release(start)?;
         timeline.phase("every vCPU ready");
 
-        // Nothing else happens in this thread: the end is noticed whatever a device waits for.
-        Ok(self.sink.wait())
+        // The threads have handles of their own: when all have gone, nobody is left to end the VM.
+        drop(handle);
+        Ok(Vmm::new(vcpus, workers, requests).serve())
     }
 }
 
 /// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>, sink: &EndingSink) -> Result<Vec<Running>, WorkerError> {
+fn start_workers(workers: Vec<VirtioWorker>, vmm: &Handle) -> Result<Vec<Running>, WorkerError> {
     let start = |(slot, worker): (usize, VirtioWorker)| {
         let name = format!("virtio{slot}");
-        let guard = PanicGuard::new(sink, name.clone());
+        let guard = PanicGuard::new(vmm, name.clone());
         worker.start(name, guard)
     };
     workers.into_iter().enumerate().map(start).collect()

@@ -19,12 +19,13 @@ use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::SerialPort;
 use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
-use crate::ending::{Ending, EndingSink};
+use crate::ending::Ending;
 use crate::layout;
 use crate::memory::GuestMemory;
 use crate::stdio;
 use crate::timeline::Timeline;
 use crate::vm::{Vm, VmError};
+use crate::vmm::Handle;
 
 /// Why the devices could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +80,7 @@ pub(super) struct SerialInput(Option<Arc<Mutex<SerialPort>>>);
 impl SerialInput {
     /// From now on, what is typed goes to the guest, but for the keys that end the VM. The terminal stays raw while the result
     /// lives.
-    pub(super) fn start(self, sink: &EndingSink) -> Result<Option<RawTerminal>, MachineError> {
+    pub(super) fn start(self, vmm: &Handle) -> Result<Option<RawTerminal>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
         let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
         if raw.is_none() && io::stdin().is_terminal() {
@@ -88,8 +89,8 @@ impl SerialInput {
         }
         let input: Box<dyn Read + Send> = if raw.is_some() {
             stdio::tell(&format!("flatboot: {}", escape::HINT));
-            let sink = sink.clone();
-            let end = move || sink.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
+            let vmm = vmm.clone();
+            let end = move || vmm.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
             Box::new(Escape::new(io::stdin(), Box::new(end)))
         } else {
             Box::new(io::stdin())

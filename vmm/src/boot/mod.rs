@@ -21,7 +21,43 @@ use crate::signals::Stop;
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
 use crate::vm::{Start, VmError};
+use crate::vmm::{Handle, Requests, channel_to_vm};
 use assemble::Assembled;
+
+/// How a VM is told what to do.
+#[derive(Debug)]
+pub struct Control {
+    handle: Handle,
+    requests: Requests,
+    stop: Stop,
+}
+
+impl Control {
+    /// A way to a VM that is to be booted.
+    #[must_use]
+    pub fn new() -> Self {
+        let (handle, requests) = channel_to_vm();
+        Self { handle, requests, stop: Stop::default() }
+    }
+
+    /// For whoever has something to say to it.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// What learns of a signal that asks for the end.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// Why a VM did not start. Each source names the thing, the value and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +96,11 @@ pub enum BootError {
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
 /// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants
 /// backed beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
-/// `stop` learns whether the end was asked for from outside.
-pub fn run(config: Config, timeline: &Arc<Timeline>, stop: &Stop) -> Result<Ending, BootError> {
+/// `control` is how it is told to pause, resume and end meanwhile.
+pub fn run(config: Config, timeline: &Arc<Timeline>, control: Control) -> Result<Ending, BootError> {
     match config.payload {
-        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, stop),
-        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, stop),
+        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, control),
+        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, control),
     }
 }
 
@@ -73,14 +109,14 @@ fn direct(
     kernel: &KernelConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
-    stop: &Stop,
+    control: Control,
 ) -> Result<Ending, BootError> {
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
     let (plan, initramfs) = plan_with_kernel(&config, kernel, &image)?;
     let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
-    let vm = assembled.start(timeline)?;
+    let vm = assembled.start(&control, timeline)?;
 
     image.load(&vm.memory)?;
     load::initramfs(&vm.memory, kernel.initramfs.as_ref(), initramfs)?;
@@ -97,7 +133,7 @@ fn direct(
     load::tables(&vm.memory, &tables)?;
     timeline.phase("boot tables written");
 
-    vm.run(Start::Kernel(image.entry()), timeline, stop)
+    vm.run(Start::Kernel(image.entry()), control, timeline)
 }
 
 /// Starts firmware, which finds all else by itself: guest memory is as it was mapped.
@@ -105,7 +141,7 @@ fn through_firmware(
     firmware: &FirmwareConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
-    stop: &Stop,
+    control: Control,
 ) -> Result<Ending, BootError> {
     let image = firmware::Image::inspect(&firmware.image)?;
     timeline.phase("firmware image checked");
@@ -122,8 +158,8 @@ fn through_firmware(
     assembled.machine.insert_fw_cfg(fw_cfg)?;
     timeline.phase("flash and fw_cfg ready");
 
-    let vm = assembled.start(timeline)?;
-    vm.run(Start::ResetVector, timeline, stop)
+    let vm = assembled.start(&control, timeline)?;
+    vm.run(Start::ResetVector, control, timeline)
 }
 
 /// A kernel that firmware can start, with the length of its setup part.

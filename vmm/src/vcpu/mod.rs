@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! vCPU threads: all of them start at once and early, do useful work, then run the guest.
+//! vCPU threads: all of them start at once and early, do useful work, then run the guest, and rest or end when they are told to.
 //!
 //! A thread makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
 //! CPU may start. The boot CPU does. Secondary vCPUs back some of what it will touch next, enter `KVM_RUN` and
 //! wait there, in the kernel, for their start-up IPI.
+
+mod control;
+mod exits;
+mod shares;
 
 use std::io;
 use std::sync::Arc;
@@ -11,13 +15,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{iter, thread};
 
-use kvm_ioctls::{VcpuExit, VcpuFd};
+use kvm_ioctls::VcpuFd;
 
 use crate::devices::Bus;
-use crate::ending::{Ending, EndingSink, PanicGuard};
+use crate::ending::Ending;
 use crate::memory::{GpaRange, GuestMemory, guest};
 use crate::timeline::Timeline;
 use crate::vm::{self, Start, Vm, VmError};
+use crate::vmm::{Handle, PanicGuard};
+use control::{Control, Order};
+
+pub use control::Threads;
 
 /// What every vCPU thread needs.
 #[derive(Debug)]
@@ -31,7 +39,7 @@ pub struct Shared {
     /// Memory-mapped registers.
     pub mmio: Bus,
     /// Where the end is reported.
-    pub sink: EndingSink,
+    pub vmm: Handle,
     /// Where the boot CPU marks its first run.
     pub timeline: Arc<Timeline>,
 }
@@ -58,6 +66,15 @@ pub enum VcpuError {
     /// A thread ended before it reported.
     #[error("a vCPU thread ended without a word")]
     Lost,
+    /// The signal that interrupts a vCPU cannot be had.
+    #[error("vCPUs: the signal that interrupts them cannot be handled")]
+    Signal(#[source] io::Error),
+    /// It did not come to rest in time.
+    #[error("vCPU {index}: has not come to rest in time: what it writes to waits for somebody")]
+    Busy {
+        /// Index of the vCPU.
+        index: usize,
+    },
 }
 
 /// The running threads, all waiting for the boot CPU's start.
@@ -66,14 +83,16 @@ pub struct Waiting {
     vcpus: u8,
     ready: Receiver<Result<(), VcpuError>>,
     starts: Vec<Sender<Start>>,
+    threads: Threads,
 }
 
 /// Starts a thread for each of `count` vCPUs. Together they back `early`. When the boot CPU starts, the others
 /// back `ahead`, and only then wait for theirs.
 pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
-    let backing = shares(early, count);
+    let mut threads = Threads::new().map_err(VcpuError::Signal)?;
+    let backing = shares::shares(early, count);
     // Nothing for the boot CPU.
-    let ahead = iter::once(Vec::new()).chain(shares(ahead, count.saturating_sub(1)));
+    let ahead = iter::once(Vec::new()).chain(shares::shares(ahead, count.saturating_sub(1)));
     let (ready_tx, ready) = channel();
     let mut starts = Vec::new();
     let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
@@ -81,6 +100,7 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
     for (index, (share, ahead)) in (0u8..).zip(backing.into_iter().zip(ahead)) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
+        let control = Arc::new(Control::default());
         let worker = Worker {
             index,
             shared: Arc::clone(shared),
@@ -89,14 +109,16 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
             busy: Arc::clone(&busy),
             ready: ready_tx.clone(),
             start,
+            control: Arc::clone(&control),
         };
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(format!("vcpu{index}"))
             .spawn(move || worker.run())
             .map_err(|source| VcpuError::Thread { index, source })?;
+        threads.add(thread, control);
         vcpus = index + 1;
     }
-    Ok(Waiting { vcpus, ready, starts })
+    Ok(Waiting { vcpus, ready, starts, threads })
 }
 
 impl Waiting {
@@ -109,10 +131,11 @@ impl Waiting {
     }
 
     /// The same, since the guest may send IPIs to any of them, then lets the boot CPU `start`.
-    pub fn release(mut self, start: Start) -> Result<(), VcpuError> {
+    pub fn release(mut self, start: Start) -> Result<Threads, VcpuError> {
         self.until_ready()?;
         // The boot CPU's thread comes first here, too.
-        self.starts.iter().try_for_each(|vcpu| vcpu.send(start)).map_err(|_| VcpuError::Lost)
+        self.starts.iter().try_for_each(|vcpu| vcpu.send(start)).map_err(|_| VcpuError::Lost)?;
+        Ok(self.threads)
     }
 }
 
@@ -125,12 +148,13 @@ struct Worker {
     busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
     start: Receiver<Start>,
+    control: Arc<Control>,
 }
 
 impl Worker {
     fn run(self) {
         let index = self.index;
-        let _guard = PanicGuard::new(&self.shared.sink, format!("vCPU {index}"));
+        let _guard = PanicGuard::new(&self.shared.vmm, format!("vCPU {index}"));
         let created = self.shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source });
         let mut vcpu = match created {
             Ok(vcpu) => vcpu,
@@ -145,16 +169,32 @@ impl Worker {
         self.back(&self.ahead);
         if index == 0 {
             if let Err(error) = vm::set_start(&vcpu, start) {
-                return self.shared.sink.end(Ending::Kvm { vcpu: index, what: error.to_string() });
+                return self.shared.vmm.end(Ending::Kvm { vcpu: index, what: error.to_string() });
             }
             self.shared.timeline.phase("first KVM_RUN");
         }
-        let ending = loop {
-            if let Some(ending) = step(&mut vcpu, index, &self.shared) {
-                break ending;
+        if let Some(ending) = self.run_guest(&mut vcpu) {
+            self.shared.vmm.end(ending);
+        }
+    }
+
+    /// Runs the guest until this vCPU ends it, or is told to finish.
+    fn run_guest(&self, vcpu: &mut VcpuFd) -> Option<Ending> {
+        loop {
+            match self.control.order() {
+                Order::Run => {}
+                Order::Pause => {
+                    self.control.rest();
+                    // So that the guest's watchdogs do not take the pause for a lockup. A guest without kvm-clock has none to tell.
+                    let _ = vcpu.kvmclock_ctrl();
+                    continue;
+                }
+                Order::Finish => return None,
             }
-        };
-        self.shared.sink.end(ending);
+            if let Some(ending) = exits::step(vcpu, self.index, &self.shared) {
+                return Some(ending);
+            }
+        }
     }
 }
 
@@ -175,97 +215,6 @@ impl Worker {
             if let Err(error) = guest::populate(&self.shared.memory, range) {
                 tracing::warn!(vcpu = self.index, %range, %error, "memory is backed on first touch instead");
             }
-        }
-    }
-}
-
-/// One `KVM_RUN` and what it asks for; an [`Ending`] when the vCPU must not run again.
-fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
-    let over = |what: String| Some(Ending::Kvm { vcpu: index, what });
-    match vcpu.run() {
-        Ok(VcpuExit::IoIn(port, data)) => {
-            shared.ports.read(u64::from(port), data);
-            None
-        }
-        Ok(VcpuExit::IoOut(port, data)) => shared.ports.write(u64::from(port), data).map(Ending::from),
-        Ok(VcpuExit::MmioRead(address, data)) => {
-            shared.mmio.read(address, data);
-            None
-        }
-        Ok(VcpuExit::MmioWrite(address, data)) => shared.mmio.write(address, data).map(Ending::from),
-        Ok(VcpuExit::Shutdown) => Some(Ending::TripleFault { vcpu: index }),
-        Ok(VcpuExit::InternalError) => {
-            over("internal error, as for an instruction that it cannot emulate; see `flatboot check`".to_owned())
-        }
-        Ok(VcpuExit::FailEntry(reason, cpu)) => {
-            over(format!("hardware refused entry, reason {reason:#x} on CPU {cpu}"))
-        }
-        Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => None,
-        Ok(other) => over(format!("unexpected exit {other:?}")),
-        Err(error) => match error.errno() {
-            // EAGAIN: a waiting vCPU was sent its INIT; the next KVM_RUN goes on from there.
-            libc::EINTR | libc::EAGAIN => None,
-            libc::EFAULT | libc::ENOMEM => over("the host could not back a page of guest memory".to_owned()),
-            _ => over(error.to_string()),
-        },
-    }
-}
-
-/// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries: no two threads back one huge page.
-fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
-    let total: u64 = ranges.iter().map(|range| range.length()).sum();
-    let quota = total.div_ceil(u64::from(count.max(1))).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
-    let mut out = vec![Vec::new(); usize::from(count)];
-    let (mut worker, mut room) = (0, quota);
-    for range in ranges {
-        let mut start = range.start();
-        while start < range.end() {
-            let end = range.end().min((start + room).next_multiple_of(guest::HUGE_PAGE));
-            if let Some(share) = out.get_mut(worker) {
-                share.push(GpaRange::new(start, end));
-            }
-            room = room.saturating_sub(end - start);
-            start = end;
-            if room == 0 {
-                (worker, room) = (worker + 1, quota);
-            }
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn shares_cover_everything_once(
-            sizes in proptest::collection::vec(1u64..64, 0..8),
-            count in 1u8..=255,
-        ) {
-            let mut at = 0;
-            let ranges: Vec<_> = sizes.iter().map(|pages| {
-                let range = GpaRange::of(at, pages * 0x10_0000);
-                    at = range.end() + 0x20_0000;
-                range
-            }).collect();
-            let shares = shares(&ranges, count);
-            prop_assert_eq!(shares.len(), usize::from(count));
-            let mut all: Vec<_> = shares.into_iter().flatten().collect();
-            all.sort_by_key(|range| range.start());
-            let mut merged: Vec<GpaRange> = Vec::new();
-            for range in all {
-                match merged.last_mut() {
-                    Some(last) if last.end() == range.start() => {
-                        prop_assert!(range.start().is_multiple_of(guest::HUGE_PAGE), "a huge page is cut");
-                        *last = GpaRange::new(last.start(), range.end());
-                    }
-                    _ => merged.push(range),
-                }
-            }
-            prop_assert_eq!(merged, ranges);
         }
     }
 }

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What vCPU threads are told: run, rest, finish. One that is in the guest is interrupted by a signal.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use vmm_sys_util::signal::{Killable, SIGRTMIN, register_signal_handler};
+
+use super::VcpuError;
+use crate::devices::bus::lock;
+
+/// A signal that comes right before `KVM_RUN` interrupts nothing; the next one will.
+const KICK_EVERY: Duration = Duration::from_millis(1);
+
+/// What a thread is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Run the guest.
+    Run,
+    /// Rest until the next order.
+    Pause,
+    /// End.
+    Finish,
+}
+
+/// How far a thread is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Running,
+    Resting,
+}
+
+/// A thread's orders, and how it says that it obeys.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    /// An [`Order`]. Looked at before each run of the guest, so without a lock; changed under that of `stage`.
+    order: AtomicU8,
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+impl Control {
+    pub(super) fn order(&self) -> Order {
+        match self.order.load(Ordering::Acquire) {
+            0 => Order::Run,
+            1 => Order::Pause,
+            _ => Order::Finish,
+        }
+    }
+
+    /// The thread's: rests while it is told to.
+    pub(super) fn rest(&self) {
+        let mut stage = lock(&self.stage);
+        *stage = Stage::Resting;
+        self.changed.notify_all();
+        while self.order() == Order::Pause {
+            stage = self.changed.wait(stage).unwrap_or_else(PoisonError::into_inner);
+        }
+        *stage = Stage::Running;
+    }
+
+    fn give(&self, order: Order) {
+        let _stage = lock(&self.stage);
+        let number = match order {
+            Order::Run => 0,
+            Order::Pause => 1,
+            Order::Finish => 2,
+        };
+        self.order.store(number, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// All vCPU threads.
+#[derive(Debug)]
+pub struct Threads(Vec<(JoinHandle<()>, Arc<Control>)>);
+
+impl Threads {
+    /// None yet. From here on the signal that interrupts vCPUs does nothing else.
+    pub(super) fn new() -> io::Result<Self> {
+        extern "C" fn nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+        register_signal_handler(SIGRTMIN(), nothing).map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+        Ok(Self(Vec::new()))
+    }
+
+    pub(super) fn add(&mut self, thread: JoinHandle<()>, control: Arc<Control>) {
+        self.0.push((thread, control));
+    }
+
+    /// Brings all to rest, within `limit`: when this returns, none runs the guest. If one cannot, all go on.
+    pub fn pause(&self, limit: Duration) -> Result<(), VcpuError> {
+        let deadline = Instant::now() + limit;
+        self.order(Order::Pause);
+        for (index, (thread, control)) in self.0.iter().enumerate() {
+            let resting = || *lock(&control.stage) == Stage::Resting || thread.is_finished();
+            if !kick_until(thread, control, deadline, resting) {
+                self.resume();
+                return Err(VcpuError::Busy { index });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all go on.
+    pub fn resume(&self) {
+        self.order(Order::Run);
+    }
+
+    /// Ends all threads, and waits for them within `limit`: one that waits for whoever reads its output is left behind.
+    pub fn finish(self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        self.order(Order::Finish);
+        for (thread, control) in self.0 {
+            // A thread that is to be left alone is left to the end of the process.
+            if kick_until(&thread, &control, deadline, || thread.is_finished()) && thread.join().is_err() {
+                tracing::error!("a vCPU thread has panicked");
+            }
+        }
+    }
+
+    fn order(&self, order: Order) {
+        self.0.iter().for_each(|(_, control)| control.give(order));
+    }
+}
+
+/// Interrupts `thread` again and again until it is `done`. False when the deadline comes first.
+fn kick_until(thread: &JoinHandle<()>, control: &Control, deadline: Instant, done: impl Fn() -> bool) -> bool {
+    while !done() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        // A thread that is gone cannot be interrupted, nor need it be.
+        let _ = thread.kill(SIGRTMIN());
+        let stage = lock(&control.stage);
+        drop(control.changed.wait_timeout(stage, KICK_EVERY));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Threads that count.
+    fn counting(threads: usize) -> (Threads, Arc<AtomicU64>) {
+        let counter = Arc::new(AtomicU64::new(0));
+        let mut all = Threads::new().unwrap();
+        for _ in 0..threads {
+            let (control, counter) = (Arc::new(Control::default()), Arc::clone(&counter));
+            let own = Arc::clone(&control);
+            let thread = thread::spawn(move || {
+                loop {
+                    match own.order() {
+                        Order::Run => {
+                            counter.fetch_add(1, Ordering::SeqCst);
+                        }
+                        Order::Pause => own.rest(),
+                        Order::Finish => return,
+                    }
+                    thread::yield_now();
+                }
+            });
+            all.add(thread, control);
+        }
+        (all, counter)
+    }
+
+    #[test]
+    fn nobody_runs_during_a_pause_and_all_do_behind_it() {
+        let (threads, counter) = counting(3);
+        for _ in 0..50 {
+            threads.pause(LONG).unwrap();
+            let before = counter.load(Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+            assert_eq!(counter.load(Ordering::SeqCst), before);
+            threads.resume();
+            while counter.load(Ordering::SeqCst) == before {
+                thread::yield_now();
+            }
+        }
+        threads.finish(LONG);
+    }
+
+    #[test]
+    fn a_paused_thread_can_finish() {
+        let (threads, counter) = counting(2);
+        threads.pause(LONG).unwrap();
+        threads.finish(LONG);
+        assert_eq!(Arc::strong_count(&counter), 1, "both threads are gone");
+    }
+
+    /// One that waits for somebody is not waited for, and the others go on.
+    #[test]
+    fn a_thread_that_cannot_rest_is_named() {
+        let (mut threads, counter) = counting(1);
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let waits = thread::spawn(move || {
+            let _ = wait.recv();
+        });
+        threads.add(waits, Arc::default());
+        let error = threads.pause(Duration::from_millis(20)).unwrap_err().to_string();
+        assert!(error.starts_with("vCPU 1: has not come to rest"), "{error}");
+        let before = counter.load(Ordering::SeqCst);
+        while counter.load(Ordering::SeqCst) == before {
+            thread::yield_now();
+        }
+        drop(release);
+        threads.finish(LONG);
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A VM in this process, paused and resumed while its guest writes to the serial port as fast as it can.
+//!
+//! The guest is a loop of two instructions, which any KVM that opens can run.
+#![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flatboot::boot::{self, Control};
+use flatboot::config::{Config, RawConfig, ShapeArgs};
+use flatboot::ending::Ending;
+use flatboot::timeline::Timeline;
+use flatboot::vm;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+#[path = "common/images.rs"]
+#[expect(dead_code, reason = "one image of several")]
+mod images;
+
+/// `mov dx, 0x3f8; mov al, 'R'; 1: out dx, al; jmp 1b`
+const WRITER: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfd];
+const PAUSES: usize = 100;
+
+fn main() -> ExitCode {
+    let name = "a VM pauses and resumes";
+    let missing = vm::open_kvm().err();
+    if let Some(error) = &missing {
+        eprintln!("SKIPPED: {name}: {error}");
+    }
+    let trial = Trial::test(name, pauses).with_ignored_flag(missing.is_some());
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
+fn config(kernel: &Path, console: &Path) -> RawConfig {
+    RawConfig {
+        kernel: Some(kernel.to_owned()),
+        firmware: None,
+        initramfs: None,
+        cmdline: String::new(),
+        // The second vCPU waits for its start all the time.
+        shape: ShapeArgs { cpus: "boot=2".to_owned(), memory: "size=64M".to_owned() },
+        handoff: "planned".to_owned(),
+        disks: Vec::new(),
+        rng: "src=/dev/urandom".to_owned(),
+        serial: format!("file={}", console.display()),
+        console: "off".to_owned(),
+        timeline: None,
+        restart_on_reset: false,
+        shutdown_timeout: "10".to_owned(),
+    }
+}
+
+fn pauses() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let (kernel, console) = (directory.path().join("kernel"), directory.path().join("console"));
+    let mut image = images::vmlinux();
+    image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
+    fs::write(&kernel, image)?;
+    let config = Config::try_from(config(&kernel, &console))?;
+
+    let control = Control::new();
+    let vm = control.handle();
+    let booted = thread::spawn(move || boot::run(config, &Arc::new(Timeline::new(Instant::now())), control));
+    let written = || fs::metadata(&console).map_or(0, |console| console.len());
+    let goes_on = |before: u64| {
+        while written() <= before {
+            assert!(!booted.is_finished(), "the VM is over");
+            thread::yield_now();
+        }
+    };
+    goes_on(0);
+    for pause in 0..PAUSES {
+        vm.pause()?;
+        let before = written();
+        if pause % 10 == 0 {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(written(), before, "the guest runs in pause {pause}");
+        assert_eq!(vm.pause().unwrap_err().to_string(), "the VM is paused: must be running");
+        vm.resume()?;
+        goes_on(before);
+        assert_eq!(vm.resume().unwrap_err().to_string(), "the VM is running: must be created or paused");
+    }
+    vm.pause()?;
+    vm.end(Ending::PowerOff);
+    let ending = booted.join().map_err(|_| "the VM's thread has panicked")??;
+    assert_eq!(ending, Ending::PowerOff);
+    let last = written();
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(written(), last, "no vCPU is left");
+    assert_eq!(vm.pause().unwrap_err().to_string(), "the VM is over");
+    Ok(())
+}
