@@ -8,14 +8,15 @@ use std::time::Instant;
 
 use flatboot::check::{self, chain};
 use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, map, stdio};
-use flatboot::run;
+use flatboot::config::VmConfig;
+use flatboot::run::{self, RunError};
 
 fn main() -> ExitCode {
     let zero = Instant::now();
     let cli = match Cli::from_arguments(env::args_os()) {
         Ok(cli) => cli,
         Err(NotACommand::Answer(text)) => {
-            return printed(stdio::print(&text).map(|()| ExitStatus::Done));
+            return printed(print(&text));
         }
         Err(NotACommand::Wrong(line)) => return fail(&line, ExitStatus::Usage),
     };
@@ -24,8 +25,12 @@ fn main() -> ExitCode {
     }
     let wrong = |usage| if usage { ExitStatus::Usage } else { ExitStatus::Error };
     match cli.verb {
-        Verb::Run(raw) => match run::run(*raw, zero) {
+        Verb::Run(args) => match args.vm().map_err(RunError::from).and_then(|vm| run::run(vm, zero)) {
             Ok(ending) => ending.exit_status().into(),
+            Err(error) => fail(&chain(&error), wrong(error.is_usage())),
+        },
+        Verb::Config(raw) => match VmConfig::try_from(*raw) {
+            Ok(vm) => printed(vm.to_json().map_err(io::Error::other).and_then(|json| print(&json))),
             Err(error) => fail(&chain(&error), wrong(error.is_usage())),
         },
         Verb::Check(args) => printed(check::report(args.json)),
@@ -34,6 +39,10 @@ fn main() -> ExitCode {
             Err(error) => fail(&chain(&error), wrong(error.is_usage())),
         },
     }
+}
+
+fn print(text: &str) -> io::Result<ExitStatus> {
+    stdio::print(text).map(|()| ExitStatus::Done)
 }
 
 fn fail(line: &str, status: ExitStatus) -> ExitCode {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::boot::{self, BootError};
-use crate::config::{Config, ConfigError, FileError, OutputFile, RawConfig, SerialConfig};
+use crate::config::{Config, ConfigError, FileError, OutputFile, SerialConfig, VmConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
 use crate::memory::Size;
@@ -73,9 +73,9 @@ struct Aftermath {
 }
 
 /// Runs the VM to its end. `zero` is when this process began to execute.
-pub fn run(raw: RawConfig, zero: Instant) -> Result<Ending, RunError> {
+pub fn run(vm: VmConfig, zero: Instant) -> Result<Ending, RunError> {
     let timeline = Arc::new(Timeline::new(zero));
-    let mut config = Config::try_from(raw)?;
+    let mut config = Config::try_from(vm)?;
     timeline.phase("configuration valid");
     let mut after = Aftermath {
         timeline: config.timeline.take(),

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use super::exit::ExitStatus;
-use crate::config::{RawConfig, ShapeArgs};
+use crate::config::{ConfigError, RawConfig, ShapeArgs, VmConfig};
 
 // No line of these is wider than 80 columns: clap would break it.
 const EXAMPLES: &str = "\
@@ -26,6 +26,10 @@ Examples:
   flatboot run --firmware FLATBOOT.fd --disk path=disk.img --memory size=16G
       UEFI firmware, which boots what it finds on the disk. With --kernel it
       boots that instead.
+
+  flatboot config --kernel vmlinux --memory size=64G > vm.json
+  flatboot run --config vm.json
+      The same VM, kept as a file.
 
   flatboot map --memory size=256G,holes=3
       The memory map and the hand-off that such a guest would get.
@@ -61,13 +65,38 @@ pub struct Cli {
 pub enum Verb {
     /// Start a VM and stay until it ends
     #[command(after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()))]
-    Run(Box<RawConfig>),
+    Run(Box<RunArgs>),
+    /// Print what a command line of run means, as JSON for run --config
+    ///
+    /// Every default is written out. Files that the options name are not looked at.
+    Config(Box<RawConfig>),
     /// Say whether this machine can run guests and, if not, what is missing
     Check(CheckArgs),
     /// Print the memory map and the hand-off that a VM would get
     ///
     /// Needs no KVM and starts nothing. Rows inside a range are indented below it; END is the address after the last byte.
     Map(MapArgs),
+}
+
+/// The arguments of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Take the VM from FILE, as 'flatboot config' prints it, and not from options
+    ///
+    /// What is not in it is as if the option had not been given. Paths in it are relative to the present directory.
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub config: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub raw: RawConfig,
+}
+
+impl RunArgs {
+    /// The VM, whichever way it is described.
+    pub fn vm(self) -> Result<VmConfig, ConfigError> {
+        self.config.map_or_else(|| self.raw.try_into(), VmConfig::read)
+    }
 }
 
 /// The arguments of `check`.
@@ -113,9 +142,9 @@ impl Cli {
         let arguments: Vec<_> = arguments.into_iter().collect();
         Self::try_parse_from(&arguments).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => NotACommand::Answer(error.render().to_string()),
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                NotACommand::Wrong("a command is missing: must be run, check or map (see flatboot --help)".to_owned())
-            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => NotACommand::Wrong(
+                "a command is missing: must be run, config, check or map (see flatboot --help)".to_owned(),
+            ),
             ErrorKind::InvalidUtf8 => NotACommand::Wrong(not_utf8(&arguments)),
             _ => NotACommand::Wrong(one_line(&error.render().to_string())),
         })
@@ -157,6 +186,7 @@ mod tests {
              --disk path=root.img path=data.img,readonly=on --serial tty --console off --disk path=z",
         );
         let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
+        let run = run.raw;
         assert_eq!(run.disks, ["path=root.img", "path=data.img,readonly=on", "path=z"]);
         assert_eq!((run.shape.cpus.as_str(), run.cmdline.as_str()), ("boot=8", "-x"));
         assert!(!run.restart_on_reset);
@@ -165,7 +195,7 @@ mod tests {
     #[test]
     fn wrong_arguments_get_one_line() {
         for (line, expected) in [
-            ("flatboot", "a command is missing: must be run, check or map (see flatboot --help)"),
+            ("flatboot", "a command is missing: must be run, config, check or map (see flatboot --help)"),
             ("flatboot start", "unrecognized subcommand 'start'"),
             ("flatboot run", "the following required arguments were not provided: --kernel <FILE>"),
             (

@@ -5,7 +5,7 @@ mod args;
 mod exit;
 pub mod map;
 
-pub use args::{CheckArgs, Cli, MapArgs, NotACommand, Verb};
+pub use args::{CheckArgs, Cli, MapArgs, NotACommand, RunArgs, Verb};
 pub use exit::ExitStatus;
 
 pub use crate::stdio;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what was typed to what is valid: first the texts, then the files to read, last the files to write.
+//! From what was typed to what is meant, and from that to what is open: files to read first, files to write last.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -13,55 +13,70 @@ use super::handoff::{HandOff, HandOffOption};
 use super::memory::MemoryConfig;
 use super::options::{OptionError, Options, parse_number};
 use super::output::OutputFile;
-use super::payload::{PayloadOption, PayloadTexts};
+use super::payload::PayloadOption;
 use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption, check_console};
 use super::vcpus::CpusConfig;
+use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
 
 /// Most disks: one virtio slot is the random number generator's.
-const MAX_DISKS: usize = VIRTIO_SLOTS - 1;
+pub(super) const MAX_DISKS: usize = VIRTIO_SLOTS - 1;
 /// A day: longer is a mistake.
-const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
+pub(super) const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
 
-impl TryFrom<RawConfig> for Config {
+impl TryFrom<RawConfig> for VmConfig {
     type Error = ConfigError;
 
+    /// Takes the texts; no file is looked at.
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
-        // A command line that is wrong is wrong whatever files there are.
         let cpus = CpusConfig::parse(&raw.shape.cpus)?;
         let memory = MemoryConfig::parse(&raw.shape.memory)?;
-        let hand_off = HandOffOption::parse(&raw.handoff)?;
+        let handoff = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;
-        let rng = parse_rng(&raw.rng)?;
+        let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
-        let payload = PayloadOption::parse(&PayloadTexts {
-            firmware: raw.firmware.as_deref(),
-            kernel: raw.kernel.as_deref(),
-            initramfs: raw.initramfs.as_deref(),
-            cmdline: &raw.cmdline,
-            console: serial.is_console(),
-        })?;
+        let RawConfig { firmware, kernel, initramfs, cmdline, timeline, restart_on_reset, .. } = raw;
+        let payload = PayloadFields { firmware, kernel, initramfs, cmdline };
+        PayloadOption::parse(&payload, serial.is_console())?;
         let shutdown_timeout = parse_shutdown_timeout(&raw.shutdown_timeout)?;
+        Ok(Self { payload, cpus, memory, handoff, disks, rng, serial, timeline, restart_on_reset, shutdown_timeout })
+    }
+}
 
-        let payload = payload.open()?;
-        let hand_off = hand_off.open()?;
-        let disks = disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
-        let rng = rng.map(|path| open_rng(&path)).transpose()?;
+impl TryFrom<VmConfig> for Config {
+    type Error = ConfigError;
+
+    /// Opens the files: first those to read, last those to write.
+    fn try_from(vm: VmConfig) -> Result<Self, ConfigError> {
+        let VmConfig { cpus, memory, restart_on_reset, .. } = vm;
+        let payload = PayloadOption::parse(&vm.payload, vm.serial.is_console())?.open()?;
+        let hand_off = vm.handoff.open()?;
+        let disks = vm.disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
+        let rng = vm.rng.map(|rng| open_rng(&rng.src)).transpose()?;
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
-        let serial = serial.open()?;
-        let timeline = raw.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
+        let serial = vm.serial.open()?;
+        let timeline = vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 
-        let restart_on_reset = raw.restart_on_reset;
+        let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
         let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, shutdown_timeout };
         let config = Self { payload, machine, timeline, restart_on_reset };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
         config.machine.disks.iter().try_for_each(DiskConfig::lock)?;
         Ok(config)
+    }
+}
+
+impl TryFrom<RawConfig> for Config {
+    type Error = ConfigError;
+
+    /// A command line that is wrong is wrong whatever files there are.
+    fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
+        VmConfig::try_from(raw)?.try_into()
     }
 }
 
@@ -94,9 +109,9 @@ fn open_rng(path: &Path) -> Result<File, ConfigError> {
     open().map_err(|fault| fault.of("--rng", path).into())
 }
 
-fn parse_shutdown_timeout(text: &str) -> Result<Duration, OptionError> {
+fn parse_shutdown_timeout(text: &str) -> Result<u64, OptionError> {
     let seconds = parse_number(text).filter(|seconds| *seconds <= MAX_SHUTDOWN_TIMEOUT);
-    seconds.map(Duration::from_secs).ok_or_else(|| OptionError::Word {
+    seconds.ok_or_else(|| OptionError::Word {
         option: "--shutdown-timeout",
         value: text.to_owned(),
         must: format!("must be a number of seconds, at most {MAX_SHUTDOWN_TIMEOUT}"),

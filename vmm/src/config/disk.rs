@@ -6,6 +6,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::error::ConfigError;
 use super::file::{FileError, FileFault, kind};
 use super::lock::{Lock, lock};
@@ -17,9 +19,11 @@ const OPTION: &str = "--disk";
 pub const SECTOR_SIZE: u64 = 512;
 
 /// A disk whose file is still to be opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DiskOption {
     path: PathBuf,
+    #[serde(default)]
     readonly: bool,
 }
 

@@ -1,9 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a configuration is refused.
 
+use std::fmt::Display;
+
 use super::cmdline::CmdlineError;
 use super::file::FileError;
 use super::options::OptionError;
+
+/// What is wrong with a field of a section of a configuration, however that is written. The leading point joins it to the section's
+/// name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(".{field}={value}: {must}")]
+pub struct FieldError {
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What would be right.
+    pub must: String,
+}
+
+impl FieldError {
+    pub(super) fn new(field: &'static str, value: &impl Display, must: &str) -> Self {
+        Self { field, value: value.to_string(), must: must.to_owned() }
+    }
+}
+
+/// What is wrong with a configuration written as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct JsonError {
+    /// The file.
+    pub path: String,
+    /// Which field, and what.
+    pub what: String,
+}
 
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
@@ -17,12 +48,15 @@ pub enum ConfigError {
     /// A file.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The text of a configuration file.
+    #[error(transparent)]
+    Json(#[from] JsonError),
 }
 
 impl ConfigError {
     /// Whether the command line alone is wrong, whatever files there are.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        !matches!(self, Self::File(_))
+        !matches!(self, Self::File(_) | Self::Json(_))
     }
 }

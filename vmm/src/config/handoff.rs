@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::file::{FileError, FileFault, InputFile};
 use super::options::OptionError;
 use crate::layout;
@@ -21,8 +23,10 @@ pub enum HandOff {
 }
 
 /// The same, with the file still to be opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum HandOffOption {
+    #[default]
     Planned,
     Off,
     File(PathBuf),

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much memory, and how the host backs it.
 
+use serde::{Deserialize, Serialize};
+
+use super::error::FieldError;
 use super::options::{OptionError, Options, parse_number, parse_size};
 use crate::memory::{
     AddressWidth, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput, Prefault,
@@ -8,11 +11,13 @@ use crate::memory::{
 };
 
 const OPTION: &str = "--memory";
+const MUST_BE_PAGES: &str = "must be 2M or 1G";
 const KEYS: [&str; 10] =
     ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"];
 
 /// How much memory, and how the host backs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "MemoryFields", into = "MemoryFields")]
 pub struct MemoryConfig {
     /// All of the VM's RAM: a multiple of the pages that back it.
     pub size: MemorySize,
@@ -34,27 +39,100 @@ pub struct MemoryConfig {
     pub holes: u16,
 }
 
+/// The same as it is written, as options or as JSON: each value by itself is possible, together they may not be.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+struct MemoryFields {
+    size: u64,
+    hugepages: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hugepage_size: Option<u64>,
+    shared: bool,
+    thp: Thp,
+    prefault: Prefault,
+    layout: Layout,
+    arenas: bool,
+    zeroed: bool,
+    holes: u64,
+}
+
+impl Default for MemoryFields {
+    fn default() -> Self {
+        Self {
+            size: MemorySize::default().bytes(),
+            hugepages: false,
+            hugepage_size: None,
+            shared: false,
+            thp: Thp::default(),
+            prefault: Prefault::default(),
+            layout: Layout::default(),
+            arenas: true,
+            zeroed: true,
+            holes: 0,
+        }
+    }
+}
+
+impl From<MemoryConfig> for MemoryFields {
+    fn from(memory: MemoryConfig) -> Self {
+        let MemoryConfig { size, pages, shared, thp, prefault, layout, arenas, zeroed, holes } = memory;
+        let hugepage_size = pages.is_huge().then_some(pages.bytes());
+        let (size, hugepages, holes) = (size.bytes(), pages.is_huge(), holes.into());
+        Self { size, hugepages, hugepage_size, shared, thp, prefault, layout, arenas, zeroed, holes }
+    }
+}
+
+impl TryFrom<MemoryFields> for MemoryConfig {
+    type Error = FieldError;
+
+    fn try_from(fields: MemoryFields) -> Result<Self, FieldError> {
+        let MemoryFields { shared, thp, prefault, layout, arenas, zeroed, .. } = fields;
+        let pages = host_pages(&fields)?;
+        let size = memory_size(fields.size, pages)?;
+        if prefault == Prefault::Arenas && !arenas {
+            return Err(FieldError::new("prefault", &prefault, "must be on or off with arenas=off"));
+        }
+        let holes = holes(fields.holes, pages)?;
+        Ok(Self { size, pages, shared, thp, prefault, layout, arenas, zeroed, holes })
+    }
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self {
+            size: MemorySize::default(),
+            pages: HostPages::default(),
+            shared: false,
+            thp: Thp::default(),
+            prefault: Prefault::default(),
+            layout: Layout::default(),
+            arenas: true,
+            zeroed: true,
+            holes: 0,
+        }
+    }
+}
+
 impl MemoryConfig {
     /// Takes the text of `--memory`.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
         let options = Options::parse(OPTION, text, &KEYS)?;
-        let pages = parse_pages(&options)?;
-        let size = options.value("size", |value| parse_memory_size(value, pages))?;
-        let arenas = options.switch("arenas", true)?;
-        let prefault = options.value("prefault", |value| parse_prefault(value, arenas))?;
-        let thp = options.value("thp", parse_thp)?;
-        let layout = options.value("layout", parse_layout)?;
-        Ok(Self {
+        let size = options.value("size", parse_size)?;
+        let fields = MemoryFields {
             size: size.ok_or(OptionError::Missing { option: OPTION, keys: "size=SIZE" })?,
-            pages,
+            hugepages: options.switch("hugepages", false)?,
+            hugepage_size: options.value("hugepage_size", |value| parse_size(value).map_err(|_| MUST_BE_PAGES))?,
             shared: options.switch("shared", false)?,
-            thp: thp.unwrap_or(Thp::Early),
-            prefault: prefault.unwrap_or(Prefault::Off),
-            layout: layout.unwrap_or_default(),
-            arenas,
+            thp: options.value("thp", parse_thp)?.unwrap_or_default(),
+            prefault: options.value("prefault", parse_prefault)?.unwrap_or_default(),
+            layout: options.value("layout", parse_layout)?.unwrap_or_default(),
+            arenas: options.switch("arenas", true)?,
             zeroed: options.switch("zeroed", true)?,
-            holes: options.value("holes", |value| parse_holes(value, pages))?.unwrap_or(0),
-        })
+            holes: options.value("holes", |value| parse_number(value).ok_or_else(must_be_holes))?.unwrap_or(0),
+        };
+        // As it was typed, not as it was understood.
+        Self::try_from(fields).map_err(|error| options.wrong_field(&error))
     }
 
     /// What the memory plan follows from, with guest physical addresses of that width.
@@ -80,36 +158,33 @@ impl MemoryConfig {
     }
 }
 
-fn parse_pages(options: &Options) -> Result<HostPages, OptionError> {
-    let huge = options.switch("hugepages", false)?;
-    let size = options.value("hugepage_size", |value| {
-        let bytes = parse_size(value).ok();
-        let pages = [HostPages::Huge2M, HostPages::Huge1G].into_iter().find(|pages| Some(pages.bytes()) == bytes);
-        match pages {
-            None => Err("must be 2M or 1G"),
-            Some(_) if !huge => Err("must be with hugepages=on"),
-            Some(pages) => Ok(pages),
-        }
-    })?;
-    Ok(size.unwrap_or(if huge { HostPages::Huge2M } else { HostPages::Base }))
+fn host_pages(fields: &MemoryFields) -> Result<HostPages, FieldError> {
+    let Some(bytes) = fields.hugepage_size else {
+        return Ok(if fields.hugepages { HostPages::Huge2M } else { HostPages::Base });
+    };
+    let pages = [HostPages::Huge2M, HostPages::Huge1G].into_iter().find(|pages| pages.bytes() == bytes);
+    match pages {
+        None => Err(FieldError::new("hugepage_size", &bytes, MUST_BE_PAGES)),
+        Some(_) if !fields.hugepages => Err(FieldError::new("hugepage_size", &bytes, "must be with hugepages=on")),
+        Some(pages) => Ok(pages),
+    }
 }
 
-fn parse_memory_size(value: &str, pages: HostPages) -> Result<MemorySize, String> {
-    let bytes = parse_size(value)?;
-    let size = MemorySize::try_from(bytes).map_err(|must| must.to_string())?;
+fn memory_size(bytes: u64, pages: HostPages) -> Result<MemorySize, FieldError> {
+    let wrong = |must: &str| FieldError::new("size", &bytes, must);
+    let size = MemorySize::try_from(bytes).map_err(|must| wrong(&must.to_string()))?;
     if !bytes.is_multiple_of(pages.bytes()) {
         let by = if pages == HostPages::Huge1G { "hugepage_size=1G" } else { "hugepages=on" };
-        return Err(format!("must be a multiple of {:#} with {by}", Size(pages.bytes())));
+        return Err(wrong(&format!("must be a multiple of {:#} with {by}", Size(pages.bytes()))));
     }
     Ok(size)
 }
 
-fn parse_prefault(value: &str, arenas: bool) -> Result<Prefault, &'static str> {
+fn parse_prefault(value: &str) -> Result<Prefault, &'static str> {
     match value {
         "off" => Ok(Prefault::Off),
         "on" => Ok(Prefault::All),
-        "arenas" if arenas => Ok(Prefault::Arenas),
-        "arenas" => Err("must be on or off with arenas=off"),
+        "arenas" => Ok(Prefault::Arenas),
         _ => Err("must be on, off or arenas"),
     }
 }
@@ -131,15 +206,19 @@ fn parse_layout(value: &str) -> Result<Layout, &'static str> {
     }
 }
 
-fn parse_holes(value: &str, pages: HostPages) -> Result<u16, String> {
-    let holes = parse_number(value).and_then(|number| u16::try_from(number).ok());
-    let holes = holes.filter(|holes| *holes <= MAX_HOLES);
-    let holes = holes.ok_or_else(|| format!("must be a number, at most {MAX_HOLES}"))?;
+fn holes(number: u64, pages: HostPages) -> Result<u16, FieldError> {
+    let wrong = |must: &str| FieldError::new("holes", &number, must);
+    let holes = u16::try_from(number).ok().filter(|holes| *holes <= MAX_HOLES);
+    let holes = holes.ok_or_else(|| wrong(&must_be_holes()))?;
     if holes > 0 && pages == HostPages::Huge1G {
         // The parts are sections, which share such a page.
-        return Err("must be 0 with hugepage_size=1G".to_owned());
+        return Err(wrong("must be 0 with hugepage_size=1G"));
     }
     Ok(holes)
+}
+
+fn must_be_holes() -> String {
+    format!("must be a number, at most {MAX_HOLES}")
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of a VM: values that have been checked, and the syntax they are written in.
 //!
-//! [`RawConfig`] is what a user typed; [`Config`] is made from it by a conversion that consumes it, checks everything and opens
-//! every file, and that leaves no trace if anything is wrong.
+//! [`RawConfig`] is what a user typed, and a JSON file is another way to say the same: both become a [`VmConfig`], whose values are
+//! valid. [`Config`] is made from that by a conversion which consumes it and opens every file, and which leaves no trace if anything
+//! is wrong.
 
 mod cmdline;
 mod convert;
@@ -18,13 +19,14 @@ mod payload;
 mod raw;
 mod serial;
 mod vcpus;
+mod vm;
 
 use std::fs::File;
 use std::time::Duration;
 
 pub use cmdline::{Cmdline, CmdlineError};
 pub use disk::{DiskConfig, SECTOR_SIZE};
-pub use error::ConfigError;
+pub use error::{ConfigError, FieldError, JsonError};
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
 pub use memory::MemoryConfig;
@@ -33,7 +35,8 @@ pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
-pub use vcpus::{CpuCount, CpusConfig};
+pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
+pub use vm::VmConfig;
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///

@@ -3,6 +3,8 @@
 
 use std::fmt::Display;
 
+use super::error::FieldError;
+
 /// What is wrong with the text of an option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(
@@ -92,6 +94,11 @@ impl Options {
             _ => Err("must be on or off"),
         })?;
         Ok(switch.unwrap_or(default))
+    }
+
+    /// What is wrong with the value of a field, in the words of this option.
+    pub(super) fn wrong_field(&self, error: &FieldError) -> OptionError {
+        self.wrong(error.field, self.get(error.field).unwrap_or_default(), &error.must)
     }
 
     fn wrong(&self, key: &'static str, value: &str, must: &impl Display) -> OptionError {

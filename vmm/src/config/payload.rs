@@ -7,6 +7,7 @@ use super::cmdline::Cmdline;
 use super::error::ConfigError;
 use super::file::{FileError, FileFault, InputFile};
 use super::options::OptionError;
+use super::vm::PayloadFields;
 use crate::layout::{FLASH, PAGE_SIZE};
 
 const KERNEL: &str = "--kernel";
@@ -63,31 +64,20 @@ enum First {
     Firmware { image: PathBuf, kernel: Option<PathBuf> },
 }
 
-/// The options that make a payload, as typed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PayloadTexts<'a> {
-    pub(super) firmware: Option<&'a Path>,
-    pub(super) kernel: Option<&'a Path>,
-    pub(super) initramfs: Option<&'a Path>,
-    pub(super) cmdline: &'a str,
-    /// Whether the kernel's messages go to the serial port.
-    pub(super) console: bool,
-}
-
 impl PayloadOption {
-    /// Takes the texts, and checks that they go together.
-    pub(super) fn parse(texts: &PayloadTexts<'_>) -> Result<Self, ConfigError> {
-        let PayloadTexts { firmware, kernel, initramfs, cmdline, console } = *texts;
+    /// Checks that the fields go together. `console` says whether the kernel's messages go to the serial port.
+    pub(super) fn parse(fields: &PayloadFields, console: bool) -> Result<Self, ConfigError> {
+        let PayloadFields { firmware, kernel, initramfs, cmdline } = fields;
         let first = match (firmware, kernel) {
-            (None, Some(kernel)) => First::Kernel(kernel.to_owned()),
-            (Some(image), kernel) => First::Firmware { image: image.to_owned(), kernel: kernel.map(Path::to_owned) },
+            (None, Some(kernel)) => First::Kernel(kernel.clone()),
+            (Some(image), kernel) => First::Firmware { image: image.clone(), kernel: kernel.clone() },
             (None, None) => {
                 return Err(OptionError::Missing { option: KERNEL, keys: "FILE or --firmware FILE" }.into());
             }
         };
-        let parsed = Self { first, cmdline: Cmdline::new(cmdline, console)?, initramfs: initramfs.map(Path::to_owned) };
+        let parsed = Self { first, cmdline: Cmdline::new(cmdline, console)?, initramfs: initramfs.clone() };
         if kernel.is_none() {
-            check_without_kernel(texts)?;
+            check_without_kernel(fields)?;
         }
         Ok(parsed)
     }
@@ -113,12 +103,12 @@ impl PayloadOption {
 }
 
 /// What is for the kernel of `--kernel` would be lost on one that firmware finds on a disk.
-fn check_without_kernel(texts: &PayloadTexts<'_>) -> Result<(), OptionError> {
+fn check_without_kernel(fields: &PayloadFields) -> Result<(), OptionError> {
     const MUST: &str = "must be with --kernel: what firmware finds on a disk brings its own";
-    if let Some(path) = texts.initramfs {
+    if let Some(path) = &fields.initramfs {
         return Err(OptionError::word(INITRAMFS, &path.display().to_string(), MUST));
     }
-    if texts.cmdline.trim().is_empty() { Ok(()) } else { Err(OptionError::word("--cmdline", texts.cmdline, MUST)) }
+    if fields.cmdline.trim().is_empty() { Ok(()) } else { Err(OptionError::word("--cmdline", &fields.cmdline, MUST)) }
 }
 
 fn open_firmware(path: &Path) -> Result<InputFile, FileError> {
@@ -162,37 +152,35 @@ impl Payload {
 mod tests {
     use super::*;
 
-    const NONE: PayloadTexts<'_> =
-        PayloadTexts { firmware: None, kernel: None, initramfs: None, cmdline: "", console: false };
-
-    fn path(text: &str) -> &Path {
-        Path::new(text)
+    /// The files that are given, and the command line.
+    fn fields(firmware: &str, kernel: &str, initramfs: &str, cmdline: &str) -> PayloadFields {
+        let path = |text: &str| Some(text).filter(|text| !text.is_empty()).map(PathBuf::from);
+        let (firmware, kernel, initramfs) = (path(firmware), path(kernel), path(initramfs));
+        PayloadFields { firmware, kernel, initramfs, cmdline: cmdline.to_owned() }
     }
 
     #[test]
     fn what_goes_together() {
-        let kernel = PayloadTexts { kernel: Some(path("k")), initramfs: Some(path("i")), cmdline: "quiet", ..NONE };
-        for texts in [
-            kernel,
-            PayloadTexts { firmware: Some(path("f")), ..kernel },
-            PayloadTexts { firmware: Some(path("f")), ..NONE },
-            PayloadTexts { firmware: Some(path("f")), cmdline: " \t", ..NONE },
+        for fields in [
+            fields("", "k", "i", "quiet"),
+            fields("f", "k", "i", "quiet"),
+            fields("f", "", "", ""),
+            fields("f", "", "", " \t"),
         ] {
-            PayloadOption::parse(&texts).unwrap();
+            PayloadOption::parse(&fields, false).unwrap();
         }
-        let firmware = PayloadTexts { firmware: Some(path("f")), ..NONE };
-        for (texts, expected) in [
-            (NONE, "--kernel FILE or --firmware FILE: is missing: must be given"),
+        for (fields, expected) in [
+            (fields("", "", "", ""), "--kernel FILE or --firmware FILE: is missing: must be given"),
             (
-                PayloadTexts { initramfs: Some(path("i")), ..firmware },
+                fields("f", "", "i", ""),
                 "--initramfs i: must be with --kernel: what firmware finds on a disk brings its own",
             ),
             (
-                PayloadTexts { cmdline: "quiet", ..firmware },
+                fields("f", "", "", "quiet"),
                 "--cmdline quiet: must be with --kernel: what firmware finds on a disk brings its own",
             ),
         ] {
-            let error = PayloadOption::parse(&texts).unwrap_err();
+            let error = PayloadOption::parse(&fields, false).unwrap_err();
             assert!(error.is_usage());
             assert_eq!(error.to_string(), expected);
         }

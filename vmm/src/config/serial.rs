@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::file::FileError;
 use super::options::OptionError;
 use super::output::OutputFile;
@@ -21,8 +23,10 @@ pub enum SerialConfig {
 }
 
 /// The same, with the file still to be opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "mode", content = "file")]
 pub(super) enum SerialOption {
+    #[default]
     Tty,
     File(PathBuf),
     Null,

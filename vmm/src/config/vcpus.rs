@@ -3,11 +3,19 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::options::{OptionError, Options, parse_number};
 
 /// How many vCPUs a VM has: 1 to 255.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
 pub struct CpuCount(u8);
+
+/// A number that is none of 1 to 255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be a number of vCPUs, 1 to 255")]
+pub struct NoCpuCount;
 
 impl CpuCount {
     /// The number, 1 to 255.
@@ -18,14 +26,22 @@ impl CpuCount {
 }
 
 /// The vCPUs, and what their threads do before the guest runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct CpusConfig {
     /// How many.
+    #[serde(rename = "boot_vcpus")]
     pub boot: CpuCount,
     /// Whether their threads back what the guest touches first while they wait for their start.
     pub early: bool,
     /// Whether the guest may run VMs of its own, where the host's KVM can.
     pub nested: bool,
+}
+
+impl Default for CpusConfig {
+    fn default() -> Self {
+        Self { boot: CpuCount(1), early: true, nested: true }
+    }
 }
 
 impl CpusConfig {
@@ -36,7 +52,7 @@ impl CpusConfig {
             parse_number(value)
                 .and_then(|number| u8::try_from(number).ok())
                 .and_then(|number| CpuCount::try_from(number).ok())
-                .ok_or("must be a number of vCPUs, 1 to 255")
+                .ok_or(NoCpuCount)
         })?;
         Ok(Self {
             boot: boot.ok_or(OptionError::Missing { option: "--cpus", keys: "boot=N" })?,
@@ -47,11 +63,16 @@ impl CpusConfig {
 }
 
 impl TryFrom<u8> for CpuCount {
-    /// The number that is none of 1 to 255.
-    type Error = u8;
+    type Error = NoCpuCount;
 
-    fn try_from(number: u8) -> Result<Self, u8> {
-        if number == 0 { Err(number) } else { Ok(Self(number)) }
+    fn try_from(number: u8) -> Result<Self, NoCpuCount> {
+        if number == 0 { Err(NoCpuCount) } else { Ok(Self(number)) }
+    }
+}
+
+impl From<CpuCount> for u8 {
+    fn from(count: CpuCount) -> Self {
+        count.0
     }
 }
 

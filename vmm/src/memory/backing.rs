@@ -4,6 +4,7 @@
 use std::fmt;
 
 use flatboot_handoff::SECTION_SIZE;
+use serde::{Deserialize, Serialize};
 
 use super::arenas::SECTION_MEMMAP;
 use super::guest::HUGE_PAGE;
@@ -23,25 +24,31 @@ const FIRST_TAKEN_MOST: u64 = 24 << 20;
 const FIRMWARE_WORKS_IN: u64 = 72 << 20;
 
 /// Where the host's transparent huge pages are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Thp {
     /// Nowhere.
     Off,
     /// Where they pay: behind the kernel, the memmap's arenas, the memory that the guest's allocator has first, and all that
     /// is backed beforehand anyway.
+    #[default]
+    #[serde(rename = "on")]
     Early,
     /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
     All,
 }
 
 /// What host memory is there before the guest runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Prefault {
     /// None.
+    #[default]
     Off,
     /// That of the memmap's arenas.
     Arenas,
     /// All of it.
+    #[serde(rename = "on")]
     All,
 }
 

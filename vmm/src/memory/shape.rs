@@ -2,6 +2,7 @@
 //! Where RAM is in the guest's physical address space.
 
 use flatboot_handoff::SECTION_SIZE;
+use serde::{Deserialize, Serialize};
 
 use super::e820::{E820_LOW_ENTRIES, E820_MAX_ENTRIES};
 use super::pages::HostPages;
@@ -16,7 +17,8 @@ pub const MAX_HOLES: u16 = 124;
 const _: () = assert!(E820_LOW_ENTRIES + MAX_HOLES as usize + 1 == E820_MAX_ENTRIES);
 
 /// How RAM is shared out between the addresses below and above 4 GiB.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Layout {
     /// Four sections below 4 GiB, the rest above: a kernel whose low zones are filled serially has little to fill.
     #[default]

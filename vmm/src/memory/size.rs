@@ -47,6 +47,13 @@ impl MemorySize {
     }
 }
 
+impl Default for MemorySize {
+    /// That of a VM of which nothing is said.
+    fn default() -> Self {
+        Self(512 << 20)
+    }
+}
+
 impl TryFrom<u64> for MemorySize {
     type Error = MemorySizeError;
 

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may stop at the first surprise")]
 
 mod backing;
+mod config_file;
 mod files;
 mod firmware;
 mod host;
@@ -40,11 +41,13 @@ fn main() -> ExitCode {
         outputs::rows(),
         backing::rows(),
         kvm::rows(&host),
+        config_file::rows(),
     ];
     let mut trials: Vec<Trial> = rows.into_iter().flatten().map(|row| row.trial(&host)).collect();
     trials.extend(kernels::trials());
     trials.extend(firmware::trials(&host));
     trials.extend(print::trials());
+    trials.extend(config_file::trials());
     trials.extend(backing::trials(&host));
     trials.extend(kvm::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -115,7 +115,8 @@ impl Files {
 
     /// Adds to a `run` what it does not say: a kernel if there is no firmware, a file to create and a file to overwrite.
     pub(crate) fn with_defaults(&self, mut arguments: Vec<OsString>) -> Vec<OsString> {
-        if arguments.first().is_none_or(|verb| verb != "run") {
+        if arguments.first().is_none_or(|verb| verb != "run") || arguments.iter().any(|argument| argument == "--config")
+        {
             return arguments;
         }
         let defaults =

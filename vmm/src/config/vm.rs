@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration of a VM as its owner keeps it: what a command line means, and what a JSON file says.
+
+use std::path::PathBuf;
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::convert::{MAX_DISKS, MAX_SHUTDOWN_TIMEOUT};
+use super::disk::DiskOption;
+use super::error::{ConfigError, JsonError};
+use super::file::{FileError, FileFault};
+use super::handoff::HandOffOption;
+use super::memory::MemoryConfig;
+use super::serial::SerialOption;
+use super::vcpus::CpusConfig;
+
+const OPTION: &str = "--config";
+/// Longer is no configuration.
+const LENGTH_MAX: u64 = 1 << 20;
+
+/// A VM as its owner describes it. Every value is valid; no file that it names has been looked at. Names are Cloud Hypervisor's
+/// where it has the same thing; paths are relative to the directory that flatboot runs in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VmConfig {
+    pub(super) payload: PayloadFields,
+    #[serde(default)]
+    pub(super) cpus: CpusConfig,
+    #[serde(default)]
+    pub(super) memory: MemoryConfig,
+    #[serde(default)]
+    pub(super) handoff: HandOffOption,
+    #[serde(default)]
+    pub(super) disks: Vec<DiskOption>,
+    /// No device with `null`.
+    #[serde(default = "default_rng")]
+    pub(super) rng: Option<RngFields>,
+    #[serde(default)]
+    pub(super) serial: SerialOption,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) timeline: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) restart_on_reset: bool,
+    /// In seconds.
+    #[serde(default = "default_shutdown_timeout")]
+    pub(super) shutdown_timeout: u64,
+}
+
+/// What it runs, in any combination.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PayloadFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) firmware: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kernel: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) initramfs: Option<PathBuf>,
+    /// The owner's part of it: flatboot's defaults come in front.
+    #[serde(default)]
+    pub(super) cmdline: String,
+}
+
+/// Where the guest's random bytes come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RngFields {
+    pub(super) src: PathBuf,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional device is to be there")]
+fn default_rng() -> Option<RngFields> {
+    Some(RngFields { src: "/dev/urandom".into() })
+}
+
+const fn default_shutdown_timeout() -> u64 {
+    10
+}
+
+impl VmConfig {
+    /// Reads the JSON file of `--config`.
+    pub fn read(path: PathBuf) -> Result<Self, ConfigError> {
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(fault) => return Err(FileError { option: OPTION, path, fault }.into()),
+        };
+        let named = |what| JsonError { path: format!("{OPTION} {}", path.display()), what };
+        Ok(Self::from_json(&text).map_err(named)?)
+    }
+
+    /// Takes JSON; what is wrong is said with the path of the field.
+    fn from_json(text: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
+        let config: Self = serde_path_to_error::deserialize(value).map_err(|error| {
+            let (path, what) = (error.path().to_string(), error.inner().to_string());
+            match path.as_str() {
+                "." => what,
+                // A field of a section begins with its point.
+                _ if what.starts_with('.') => format!("{path}{what}"),
+                _ => format!("{path}: {what}"),
+            }
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What goes together.
+    fn check(&self) -> Result<(), String> {
+        let PayloadFields { firmware, kernel, initramfs, cmdline } = &self.payload;
+        if firmware.is_none() && kernel.is_none() {
+            return Err("payload: has neither kernel nor firmware: must have one of them".to_owned());
+        }
+        let for_kernel = [("initramfs", initramfs.is_some()), ("cmdline", !cmdline.trim().is_empty())];
+        if let Some((field, _)) = for_kernel.into_iter().find(|(_, given)| *given && kernel.is_none()) {
+            let why = "what firmware finds on a disk brings its own";
+            return Err(format!("payload.{field}: must be with payload.kernel: {why}"));
+        }
+        if self.disks.len() > MAX_DISKS {
+            return Err(format!("disks: has {}: must be at most {MAX_DISKS}", self.disks.len()));
+        }
+        if self.shutdown_timeout > MAX_SHUTDOWN_TIMEOUT {
+            let seconds = self.shutdown_timeout;
+            return Err(format!("shutdown_timeout={seconds}: must be at most {MAX_SHUTDOWN_TIMEOUT}"));
+        }
+        Ok(())
+    }
+
+    /// The same as JSON, every default written out; fails on paths that are not UTF-8.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+fn read(path: &PathBuf) -> Result<String, FileFault> {
+    let metadata = path.metadata().map_err(FileFault::reading)?;
+    if !metadata.is_file() {
+        return Err(FileFault::Kind { found: super::file::kind(metadata.file_type()), must: "a regular file" });
+    }
+    match metadata.len() {
+        0 => Err(FileFault::Empty),
+        length if length > LENGTH_MAX => Err(FileFault::TooLong { length, max: LENGTH_MAX }),
+        _ => fs::read_to_string(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => FileFault::Io(error),
+            _ => FileFault::reading(error),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{RawConfig, ShapeArgs};
+
+    fn raw(memory: &str, cpus: &str) -> RawConfig {
+        RawConfig {
+            kernel: Some("vmlinux".into()),
+            firmware: None,
+            initramfs: Some("init.cpio".into()),
+            cmdline: "quiet ro".to_owned(),
+            shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned() },
+            handoff: "planned".to_owned(),
+            disks: Vec::new(),
+            rng: "src=/dev/urandom".to_owned(),
+            serial: "tty".to_owned(),
+            console: "off".to_owned(),
+            timeline: None,
+            restart_on_reset: false,
+            shutdown_timeout: "10".to_owned(),
+        }
+    }
+
+    fn of(raw: RawConfig) -> VmConfig {
+        VmConfig::try_from(raw).unwrap()
+    }
+
+    #[test]
+    fn both_ways_lead_to_the_same() {
+        let whole = RawConfig {
+            firmware: Some("fw".into()),
+            handoff: "file=table".to_owned(),
+            disks: vec!["path=a,readonly=on".to_owned(), "path=b".to_owned()],
+            rng: "off".to_owned(),
+            serial: "file=console".to_owned(),
+            timeline: Some("boot.json".into()),
+            restart_on_reset: true,
+            shutdown_timeout: "0".to_owned(),
+            ..raw(
+                "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",
+                "boot=255,early=off,nested=off",
+            )
+        };
+        for raw in [whole, raw("size=512M", "boot=1"), raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
+            let config = of(raw);
+            let json = config.to_json().unwrap();
+            assert_eq!(VmConfig::from_json(&json), Ok(config), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_with_options() {
+        let json = r#"{"payload": {"kernel": "vmlinux", "initramfs": "init.cpio", "cmdline": "quiet ro"}}"#;
+        assert_eq!(VmConfig::from_json(json), Ok(of(raw("size=512M", "boot=1"))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_field() {
+        let with = |rest: &str| format!(r#"{{"payload": {{"kernel": "k"}}, {rest}}}"#);
+        for (json, expected) in [
+            ("{".to_owned(), "is no JSON: EOF while parsing an object at line 1 column 1"),
+            ("{}".to_owned(), "missing field `payload`"),
+            (r#"{"payload": {}}"#.to_owned(), "payload: has neither kernel nor firmware: must have one of them"),
+            (
+                r#"{"payload": {"firmware": "f", "initramfs": "i"}}"#.to_owned(),
+                "payload.initramfs: must be with payload.kernel: what firmware finds on a disk brings its own",
+            ),
+            (with(r#""memory": {"size": 1000}"#), "memory.size=1000: must be at least 64M"),
+            (
+                with(r#""memory": {"size": 68157440, "hugepages": true}"#),
+                "memory.size=68157440: must be a multiple of 2M with hugepages=on",
+            ),
+            (
+                with(r#""memory": {"prefault": "arenas", "arenas": false}"#),
+                "memory.prefault=arenas: must be on or off with arenas=off",
+            ),
+            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus: must be a number of vCPUs, 1 to 255"),
+            (with(r#""disks": [{"path": "a"}, {"readonly": true}]"#), "disks[1]: missing field `path`"),
+            (
+                with(r#""serial": {"mode": "Pty"}"#),
+                "serial.mode: unknown variant `Pty`, expected one of `Tty`, `File`, `Null`, `Off`",
+            ),
+            (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
+        ] {
+            assert_eq!(VmConfig::from_json(&json).unwrap_err(), expected, "{json}");
+        }
+        let unknown = VmConfig::from_json(&with(r#""network": []"#)).unwrap_err();
+        assert!(unknown.contains("unknown field `network`"), "{unknown}");
+    }
+}
