@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use crate::cli::ExitStatus;
 use crate::devices::bus::GuestRequest;
 
 /// Why the VM is over.
@@ -43,22 +42,6 @@ pub enum Ending {
     },
 }
 
-impl Ending {
-    /// The process's exit status.
-    #[must_use]
-    pub fn exit_status(&self) -> ExitStatus {
-        match self {
-            Self::PowerOff | Self::Reset => ExitStatus::Done,
-            Self::Panic => ExitStatus::Panic,
-            Self::NoLoader | Self::FirmwareFailed => ExitStatus::Firmware,
-            Self::TripleFault { .. } => ExitStatus::TripleFault,
-            Self::Kvm { .. } => ExitStatus::Kvm,
-            Self::Internal { .. } => ExitStatus::Internal,
-            Self::Stopped { .. } => ExitStatus::Timeout,
-        }
-    }
-}
-
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,27 +67,5 @@ impl From<GuestRequest> for Ending {
             GuestRequest::NoLoader => Self::NoLoader,
             GuestRequest::FirmwareFailed => Self::FirmwareFailed,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_wanted_endings_exit_with_zero() {
-        let unwanted = [
-            Ending::Panic,
-            Ending::NoLoader,
-            Ending::FirmwareFailed,
-            Ending::TripleFault { vcpu: 0 },
-            Ending::Kvm { vcpu: 0, what: String::new() },
-            Ending::Internal { what: String::new() },
-            Ending::Stopped { why: String::new() },
-        ];
-        for ending in unwanted {
-            assert!(ending.exit_status() as u8 > ExitStatus::Usage as u8, "{ending}");
-        }
-        assert_eq!((Ending::PowerOff.exit_status(), Ending::Reset.exit_status()), (ExitStatus::Done, ExitStatus::Done));
     }
 }

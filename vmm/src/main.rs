@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use flatboot::check::{self, chain};
-use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, map, stdio};
+use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, in_options, map, stdio};
 use flatboot::config::VmConfig;
 use flatboot::run::{self, RunError};
 
@@ -23,22 +23,30 @@ fn main() -> ExitCode {
     if let Err(line) = log_to_stderr() {
         return fail(&line, ExitStatus::Usage);
     }
-    let wrong = |usage| if usage { ExitStatus::Usage } else { ExitStatus::Error };
     match cli.verb {
-        Verb::Run(args) => match args.vm().map_err(RunError::from).and_then(|vm| run::run(vm, zero)) {
-            Ok(ending) => ending.exit_status().into(),
-            Err(error) => fail(&chain(&error), wrong(error.is_usage())),
-        },
+        Verb::Run(args) => {
+            let typed = args.config.is_none();
+            match args.vm().map_err(RunError::from).and_then(|vm| run::run(vm, zero)) {
+                Ok(ending) => ExitStatus::from(&ending).into(),
+                Err(error) if typed => refuse(&in_options(&chain(&error)), error.is_usage()),
+                // A file is no command line, whatever is wrong with it.
+                Err(error) => refuse(&chain(&error), false),
+            }
+        }
         Verb::Config(raw) => match VmConfig::try_from(*raw) {
             Ok(vm) => printed(vm.to_json().map_err(io::Error::other).and_then(|json| print(&json))),
-            Err(error) => fail(&chain(&error), wrong(error.is_usage())),
+            Err(error) => refuse(&chain(&error), error.is_usage()),
         },
         Verb::Check(args) => printed(check::report(args.json)),
         Verb::Map(args) => match map::run(&args) {
             Ok(()) => ExitStatus::Done.into(),
-            Err(error) => fail(&chain(&error), wrong(error.is_usage())),
+            Err(error) => refuse(&in_options(&chain(&error)), error.is_usage()),
         },
     }
+}
+
+fn refuse(line: &str, usage: bool) -> ExitCode {
+    fail(line, if usage { ExitStatus::Usage } else { ExitStatus::Error })
 }
 
 fn print(text: &str) -> io::Result<ExitStatus> {

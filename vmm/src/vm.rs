@@ -62,7 +62,7 @@ pub enum VmError {
     #[error("{KVM_DEVICE}: lacks {0}: this host's KVM is too old or too small")]
     Lacks(&'static str),
     /// More vCPUs than KVM can make.
-    #[error("--cpus boot={wanted}: this host's KVM allows at most {most}")]
+    #[error("cpus.boot_vcpus={wanted}: this host's KVM allows at most {most}")]
     TooManyVcpus {
         /// Asked for.
         wanted: u8,

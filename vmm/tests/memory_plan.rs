@@ -282,14 +282,14 @@ fn errors_name_the_thing_the_value_and_what_would_be_right() {
     let cases = [
         (
             narrow(TIB, 0),
-            "--memory size=1T: must be between 64M and 1044992M, which is what 40-bit physical addresses have room for",
+            "memory.size=1T: must be between 64M and 1044992M, which is what 40-bit physical addresses have room for",
         ),
         (
             narrow(TIB - 4 * GIB + 512 * MIB, 1),
-            "--memory size=1044992M: must be between 64M and 1044864M, which is what 40-bit physical addresses have room for",
+            "memory.size=1044992M: must be between 64M and 1044864M, which is what 40-bit physical addresses have room for",
         ),
-        (narrow(64 * GIB, 125), "--memory holes=125: must be at most 124, the e820 map has no room for more"),
-        (narrow(GIB, 4), "--memory holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4"),
+        (narrow(64 * GIB, 125), "memory.holes=125: must be at most 124, the e820 map has no room for more"),
+        (narrow(GIB, 4), "memory.holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4"),
     ];
     for (result, message) in cases {
         assert_eq!(result.map_err(|error| error.to_string()), Err(message.to_owned()));
@@ -299,11 +299,11 @@ fn errors_name_the_thing_the_value_and_what_would_be_right() {
     let plan = plan(GIB, 0);
     assert_eq!(
         plan.check_kernel(kernel).map_err(|error| error.to_string()),
-        Err("kernel: takes guest memory 0x1000000..0x25800000: must be inside 0x100000..0x20000000, the RAM for kernels that --memory size=1G gives".to_owned())
+        Err("kernel: takes guest memory 0x1000000..0x25800000: must be inside 0x100000..0x20000000, the RAM for kernels that memory.size=1G gives".to_owned())
     );
     assert_eq!(
         plan.place_initramfs(GIB, 32 * MIB).map_err(|error| error.to_string()),
-        Err("initramfs: 1073741824 bytes: must be at most 515899392, the largest piece that the kernel leaves of --memory size=1G".to_owned())
+        Err("initramfs: 1073741824 bytes: must be at most 515899392, the largest piece that the kernel leaves of memory.size=1G".to_owned())
     );
 }
 

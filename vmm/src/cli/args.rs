@@ -219,7 +219,7 @@ mod tests {
     fn help_has_what_a_manual_page_has() {
         for command in ["flatboot --help", "flatboot run --help"] {
             let Err(NotACommand::Answer(help)) = parse(command) else { panic!("no help") };
-            for part in ["Usage:", "Examples:", "Exit status:", "Environment:", "6  the guest has not powered off"] {
+            for part in ["Usage:", "Examples:", "Exit status:", "Environment:", "6  the guest was ended from outside"] {
                 assert!(help.contains(part), "{command}: {part}");
             }
         }

@@ -4,6 +4,8 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use crate::ending::Ending;
+
 /// The status that flatboot ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -52,7 +54,7 @@ impl ExitStatus {
             Self::Panic => "the guest's kernel has panicked",
             Self::TripleFault => "a vCPU has met a triple fault",
             Self::Kvm => "KVM has failed to run the guest",
-            Self::Timeout => "the guest has not powered off within --shutdown-timeout and was ended",
+            Self::Timeout => "the guest was ended from outside, by Ctrl-A x or after --shutdown-timeout",
             Self::Firmware => "firmware has found nothing to boot, or has given up",
             Self::Internal => "flatboot itself has failed: please report what it says",
         }
@@ -71,5 +73,41 @@ impl ExitStatus {
 impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
         Self::from(status as u8)
+    }
+}
+
+impl From<&Ending> for ExitStatus {
+    fn from(ending: &Ending) -> Self {
+        match ending {
+            Ending::PowerOff | Ending::Reset => Self::Done,
+            Ending::Panic => Self::Panic,
+            Ending::NoLoader | Ending::FirmwareFailed => Self::Firmware,
+            Ending::TripleFault { .. } => Self::TripleFault,
+            Ending::Kvm { .. } => Self::Kvm,
+            Ending::Internal { .. } => Self::Internal,
+            Ending::Stopped { .. } => Self::Timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wanted_endings_exit_with_zero() {
+        let unwanted = [
+            Ending::Panic,
+            Ending::NoLoader,
+            Ending::FirmwareFailed,
+            Ending::TripleFault { vcpu: 0 },
+            Ending::Kvm { vcpu: 0, what: String::new() },
+            Ending::Internal { what: String::new() },
+            Ending::Stopped { why: String::new() },
+        ];
+        for ending in unwanted {
+            assert!(ExitStatus::from(&ending) as u8 > ExitStatus::Usage as u8, "{ending}");
+        }
+        assert_eq!([Ending::PowerOff, Ending::Reset].each_ref().map(ExitStatus::from), [ExitStatus::Done; 2]);
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let refused = |memory: &str| map_with(&args(memory), GpaRange::new(0, 0)).unwrap_err();
-        assert!(refused("size=16777215T").to_string().starts_with("--memory size=16777215T: must be between 64M and "));
+        assert!(refused("size=16777215T").to_string().starts_with("memory.size=16777215T: must be between 64M and "));
         assert!(refused("size=16777215T").is_usage());
         assert_eq!(refused("size=32M").to_string(), "--memory size=32M: must be at least 64M");
 

@@ -4,8 +4,10 @@
 mod args;
 mod exit;
 pub mod map;
+mod words;
 
 pub use args::{CheckArgs, Cli, MapArgs, NotACommand, RunArgs, Verb};
 pub use exit::ExitStatus;
+pub use words::in_options;
 
 pub use crate::stdio;

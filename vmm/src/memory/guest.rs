@@ -33,7 +33,7 @@ pub struct Backing {
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// mmap failed.
-    #[error("--memory: the host cannot map {size} bytes of guest memory at GPA {gpa:#x}{hint}")]
+    #[error("memory: the host cannot map {size} bytes of guest memory at GPA {gpa:#x}{hint}")]
     Map {
         /// Bytes asked for.
         size: u64,
@@ -45,7 +45,7 @@ pub enum MapError {
         source: io::Error,
     },
     /// The regions are not sorted and disjoint, or one is larger than the address space.
-    #[error("--memory: inconsistent memory map: {0}")]
+    #[error("memory: inconsistent memory map: {0}")]
     Inconsistent(String),
 }
 

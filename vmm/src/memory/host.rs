@@ -20,27 +20,25 @@ use super::size::Size;
     reason = "each variant's message is its documentation, and its fields are what the message names"
 )]
 pub enum HostError {
-    #[error("--memory hugepages=on: this host has no pages of {page:#}: hugepage_size must be {there}")]
+    #[error("memory.hugepages=on: this host has no pages of {page:#}: hugepage_size must be {there}")]
     NoPool { page: Size, there: String },
     #[error(
-        "--memory hugepages=on: needs {needed} free pages of {page:#}, the host has {free}: must be at most that, or more \
+        "memory.hugepages=on: needs {needed} free pages of {page:#}, the host has {free}: must be at most that, or more \
          reserved in /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",
         kib = .page.0 >> 10
     )]
     PoolTooSmall { page: Size, needed: u64, free: u64 },
     #[error(
-        "--memory hugepages=on: needs {needed} of {page:#} pages, the control group {group} has {room} left: must be at most \
+        "memory.hugepages=on: needs {needed} of {page:#} pages, the control group {group} has {room} left: must be at most \
          that, or its hugetlb limit be raised"
     )]
     HugeLimit { page: Size, needed: Size, room: Size, group: String },
-    #[error("--memory prefault={mode}: backs {needed}, this host has {room} to give: must be at most that")]
+    #[error("memory.prefault={mode}: backs {needed}, this host has {room} to give: must be at most that")]
     Memory { mode: Prefault, needed: Size, room: Size },
-    #[error(
-        "--memory prefault={mode}: backs {needed}, the control group {group} has {room} left: must be at most that"
-    )]
+    #[error("memory.prefault={mode}: backs {needed}, the control group {group} has {room} left: must be at most that")]
     Limit { mode: Prefault, needed: Size, room: Size, group: String },
     #[error(
-        "--memory shared=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
+        "memory.shared=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
          with prefault=on"
     )]
     Strict,
@@ -269,7 +267,7 @@ mod tests {
         }
         assert_eq!(
             fake(&pool("600", "100", "0")).huge(HostPages::Huge2M),
-            "--memory hugepages=on: needs 512 free pages of 2M, the host has 500: must be at most that, or more reserved in \
+            "memory.hugepages=on: needs 512 free pages of 2M, the host has 500: must be at most that, or more reserved in \
              /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
         );
     }
@@ -278,7 +276,7 @@ mod tests {
     fn a_size_that_the_host_lacks_is_named_with_those_it_has() {
         assert_eq!(
             fake(&pool("512", "0", "0")).huge(HostPages::Huge1G),
-            "--memory hugepages=on: this host has no pages of 1G: hugepage_size must be 2M"
+            "memory.hugepages=on: this host has no pages of 1G: hugepage_size must be 2M"
         );
         assert_eq!(Fake::new(&[]).huge(HostPages::Huge1G), "", "it does not say, so mapping will");
     }
@@ -304,7 +302,7 @@ mod tests {
         assert_eq!(limited(&(1026 * MIB).to_string()), "");
         assert_eq!(
             limited(&(1024 * MIB).to_string()),
-            "--memory hugepages=on: needs 1 GiB of 2M pages, the control group /a has 1022 MiB left: must be at most that, or \
+            "memory.hugepages=on: needs 1 GiB of 2M pages, the control group /a has 1022 MiB left: must be at most that, or \
              its hugetlb limit be raised"
         );
     }
@@ -321,9 +319,9 @@ mod tests {
         assert_eq!(said(1, 0, Prefault::Off), "");
         assert_eq!(
             said((1 << 20) - 1, 0, Prefault::All),
-            "--memory prefault=on: backs 1 GiB, this host has 1023 MiB to give: must be at most that"
+            "memory.prefault=on: backs 1 GiB, this host has 1023 MiB to give: must be at most that"
         );
-        assert!(said(1, 0, Prefault::Arenas).starts_with("--memory prefault=arenas: backs 1 GiB, this host has 0 B "));
+        assert!(said(1, 0, Prefault::Arenas).starts_with("memory.prefault=arenas: backs 1 GiB, this host has 0 B "));
         assert_eq!(Fake::new(&[]).prefault(Prefault::All, false), "", "it does not say, so backing will");
     }
 
@@ -345,7 +343,7 @@ mod tests {
         assert_eq!(said(1124, 200, 100), "");
         assert_eq!(
             said(1124, 200, 99),
-            "--memory prefault=on: backs 1 GiB, the control group /a has 1023 MiB left: must be at most that"
+            "memory.prefault=on: backs 1 GiB, the control group /a has 1023 MiB left: must be at most that"
         );
     }
 
@@ -353,9 +351,7 @@ mod tests {
     fn a_strict_host_must_give_shared_memory_at_once() {
         let strict = |number| Fake::new(&[("proc/sys/vm/overcommit_memory", number)]);
         assert!(
-            strict("2\n")
-                .prefault(Prefault::Off, true)
-                .starts_with("--memory shared=on: this host does not overcommit")
+            strict("2\n").prefault(Prefault::Off, true).starts_with("memory.shared=on: this host does not overcommit")
         );
         for (number, mode, shared) in
             [("2\n", Prefault::Off, false), ("2\n", Prefault::All, true), ("1\n", Prefault::Off, true)]

@@ -23,7 +23,7 @@ const PIECES_PER_THREAD: u64 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum PrefaultError {
     /// The host has no room for another thread.
-    #[error("--memory prefault={mode}: a thread cannot be started")]
+    #[error("memory.prefault={mode}: a thread cannot be started")]
     Thread {
         /// What was to be backed.
         mode: Prefault,
@@ -32,7 +32,7 @@ pub enum PrefaultError {
     },
     /// The host cannot give a page.
     #[error(
-        "--memory prefault={mode}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
+        "memory.prefault={mode}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
         why = reason(.source)
     )]
     Backing {
@@ -48,7 +48,7 @@ pub enum PrefaultError {
         source: io::Error,
     },
     /// A thread ended before its work did.
-    #[error("--memory prefault={0}: a thread ended without a word")]
+    #[error("memory.prefault={0}: a thread ended without a word")]
     Lost(Prefault),
 }
 
@@ -250,7 +250,7 @@ mod tests {
         region.file_offset().unwrap().file().set_len(MIB).unwrap();
         let job = start(&memory, &slots, HostPages::Base, Prefault::All, || panic!("it cannot be done")).unwrap();
         let error = job.finish().unwrap_err().to_string();
-        assert!(error.starts_with("--memory prefault=on: guest memory 0x"), "{error}");
+        assert!(error.starts_with("memory.prefault=on: guest memory 0x"), "{error}");
         assert!(error.contains(" of 256 MiB: the host's page pool or a limit on it is exhausted"), "{error}");
     }
 
