@@ -69,8 +69,8 @@ check_apply() {
 
 check_headers() {
 	local h
-	for h in "$here"/include/*.h; do
-		if cmp -s "$h" "$work/src/include/linux/${h##*/}"; then
+	for h in "$here"/include/linux/*.h "$here"/include/uapi/linux/*.h; do
+		if cmp -s "$h" "$work/src/include/${h#"$here"/include/}"; then
 			passed "${h##*/} in the series is the generated one"
 		else
 			failed "${h##*/}: the series and guest-kernel/include differ"

@@ -32,7 +32,7 @@ pub fn encode(regions: &[Region], arenas: &[Arena], buffer: &mut [u8]) -> Result
 }
 
 /// Writes everything with a zero checksum, in the order of the field lists.
-#[expect(clippy::cast_possible_truncation, reason = "the counts are checked: the largest table has 224 KiB")]
+#[expect(clippy::cast_possible_truncation, reason = "the counts are checked: the largest table has 192 KiB")]
 fn write(regions: &[Region], arenas: &[Arena], table: &mut [u8]) {
     let length = table.len() as u32;
     let mut out = Writer(table);
@@ -56,7 +56,6 @@ fn write(regions: &[Region], arenas: &[Arena], table: &mut [u8]) {
         out.u64(arena.base);
         out.u64(arena.length);
         out.u32(arena.node);
-        out.u32(arena.flags.bits());
-        out.u64(arena.layout_id);
+        out.u32(0);
     }
 }

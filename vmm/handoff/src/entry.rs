@@ -9,21 +9,8 @@ bitflags! {
     pub struct RegionFlags: u32 {
         /// Its content is zero and no one has written to it.
         const ZEROED = 1;
-        /// Its host memory is already there: touching it causes no host page fault.
-        const BACKED = 2;
-        /// The host backs it with huge pages.
-        const HUGE = 4;
         /// Base or length is no multiple of the section size, only of the page size.
-        const RAGGED = 8;
-    }
-}
-
-bitflags! {
-    /// What is true of an arena.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-    pub struct ArenaFlags: u32 {
-        /// The struct pages in it are already written, in the layout that [`Arena::layout_id`] names.
-        const PREINIT = 1;
+        const RAGGED = 2;
     }
 }
 
@@ -61,10 +48,6 @@ pub struct Arena {
     pub length: u64,
     /// The node whose memmap it holds.
     pub node: u32,
-    /// What is true of it.
-    pub flags: ArenaFlags,
-    /// Which layout of `struct page` was written, with [`ArenaFlags::PREINIT`]; 0 without.
-    pub layout_id: u64,
 }
 
 impl Arena {

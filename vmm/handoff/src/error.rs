@@ -49,9 +49,9 @@ pub enum TableError {
     Length { length: u32, expected: usize },
     #[error("CRC-32C {stored:#010x}: must be {computed:#010x}")]
     Crc { stored: u32, computed: u32 },
+    #[error("arena {index}: reserved field {reserved:#x}: must be 0")]
+    ArenaReserved { index: usize, reserved: u32 },
 
-    #[error("{entry}: flags {flags:#x}: must have no bit outside {known:#x}")]
-    Flags { entry: Entry, flags: u32, known: u32 },
     #[error("{0}: length 0: must not be empty")]
     Empty(Entry),
     #[error("{entry}: base {base:#x}, length {length:#x}: must end at or below {ADDRESS_END:#x}")]
@@ -59,6 +59,8 @@ pub enum TableError {
     #[error("{entry}: base {base:#x}: must not be below the end of the one before, {end:#x}")]
     Order { entry: Entry, base: u64, end: u64 },
 
+    #[error("region {index}: flags {flags:#x}: must have no bit outside {known:#x}")]
+    Flags { index: usize, flags: u32, known: u32 },
     #[error(
         "region {index}: base {base:#x}, length {length:#x}: must be multiples of {SECTION_SIZE:#x} unless the region is RAGGED"
     )]
@@ -78,8 +80,6 @@ pub enum TableError {
     ArenaAlignment { index: usize, base: u64, length: u64 },
     #[error("arena {index}: {base:#x} to {end:#x}, node {node}: must be inside one region of its node")]
     Outside { index: usize, base: u64, end: u64, node: u32 },
-    #[error("arena {index}: layout id {layout_id:#x}: must be 0 unless the arena is PREINIT")]
-    LayoutId { index: usize, layout_id: u64 },
 
     #[error("buffer of {bytes} bytes: must hold {needed}")]
     Buffer { bytes: usize, needed: usize },

@@ -30,7 +30,7 @@ mod rules;
 pub mod wire;
 
 pub use encode::{encode, encoded_len};
-pub use entry::{Arena, ArenaFlags, Region, RegionFlags};
+pub use entry::{Arena, Region, RegionFlags};
 pub use error::{Entry, TableError};
 pub use parse::{Arenas, Regions, Table};
 
@@ -59,3 +59,9 @@ pub const EFI_TABLE_GUID: (u32, u16, u16, [u8; 8]) =
 /// Name of the `fw_cfg` file in which firmware finds the VMM's plan: a table. QEMU keeps names below `opt/` for its users
 /// (`docs/specs/fw_cfg.rst`).
 pub const PLAN_FILE: &str = "opt/org.flatboot/plan";
+/// Name of the `fw_cfg` file in which the kernel itself looks for a table, where [`KERNEL_PARAMETER`] says [`FW_CFG`].
+///
+/// Not the plan's: firmware takes that one, and hands over a table of its own.
+pub const FW_CFG_FILE: &str = "opt/org.flatboot/memmap-handoff";
+/// The value of [`KERNEL_PARAMETER`] that has the kernel look for [`FW_CFG_FILE`].
+pub const FW_CFG: &str = "fw_cfg";

@@ -5,10 +5,10 @@ use core::slice::ChunksExact;
 
 use crate::crc32c;
 use crate::encode::encoded_len;
-use crate::entry::{Arena, ArenaFlags, Region, RegionFlags};
+use crate::entry::{Arena, Region, RegionFlags};
 use crate::error::TableError;
-use crate::rules::{check_counts, check_entries};
-use crate::wire::{ARENA_LEN, HEADER_LEN, MAGIC, REGION_LEN, Reader, VERSION};
+use crate::rules::{check_counts, check_entries, check_reserved};
+use crate::wire::{self, ARENA_LEN, HEADER_LEN, MAGIC, REGION_LEN, Reader, VERSION};
 
 /// A table that keeps every rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,7 @@ impl<'a> Table<'a> {
             .and_then(|entries| entries.split_at_checked(header.region_count as usize * REGION_LEN))
             .ok_or(truncated)?;
         let table = Self { bytes, regions, arenas };
+        check_reserved(table.reserved_fields())?;
         check_entries(table.regions(), table.arenas())?;
         Ok(table)
     }
@@ -55,6 +56,13 @@ impl<'a> Table<'a> {
     #[must_use]
     pub fn arenas(&self) -> Arenas<'a> {
         Arenas(self.arenas.chunks_exact(ARENA_LEN))
+    }
+
+    /// The field of each arena that means nothing, which [`Arena`] leaves out.
+    fn reserved_fields(&self) -> impl Iterator<Item = u32> {
+        const AT: usize = wire::offset(&wire::ARENA, "reserved");
+
+        self.arenas.chunks_exact(ARENA_LEN).filter_map(|entry| Reader(entry.get(AT..)?).u32())
     }
 }
 
@@ -91,13 +99,7 @@ impl Iterator for Arenas<'_> {
 
     fn next(&mut self) -> Option<Arena> {
         let mut entry = Reader(self.0.next()?);
-        Some(Arena {
-            base: entry.u64()?,
-            length: entry.u64()?,
-            node: entry.u32()?,
-            flags: ArenaFlags::from_bits_retain(entry.u32()?),
-            layout_id: entry.u64()?,
-        })
+        Some(Arena { base: entry.u64()?, length: entry.u64()?, node: entry.u32()? })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

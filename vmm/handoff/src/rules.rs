@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rules for regions and arenas, the same for who writes a table and for who reads one.
 
-use crate::entry::{Arena, ArenaFlags, Region, RegionFlags};
+use crate::entry::{Arena, Region, RegionFlags};
 use crate::error::{Entry, TableError};
 use crate::{ADDRESS_END, ARENA_ALIGN, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, SECTION_SIZE};
 
@@ -13,6 +13,18 @@ pub(crate) fn check_counts(regions: usize, arenas: usize) -> Result<(), TableErr
         return Err(TableError::ArenaCount(arenas));
     }
     Ok(())
+}
+
+/// Checks the fields of a table that mean nothing: those of its arenas, in order.
+pub(crate) fn check_reserved(mut fields: impl Iterator<Item = u32>) -> Result<(), TableError> {
+    let mut index = 0;
+    fields.try_for_each(|reserved| {
+        if reserved != 0 {
+            return Err(TableError::ArenaReserved { index, reserved });
+        }
+        index += 1;
+        Ok(())
+    })
 }
 
 /// Checks every rule that concerns entries; the counts are already checked.
@@ -66,7 +78,7 @@ fn check_region(index: usize, region: &Region) -> Result<(), TableError> {
     let &Region { base, length, flags, .. } = region;
     if flags.bits() & !RegionFlags::all().bits() != 0 {
         let known = RegionFlags::all().bits();
-        return Err(TableError::Flags { entry: Entry::Region(index), flags: flags.bits(), known });
+        return Err(TableError::Flags { index, flags: flags.bits(), known });
     }
     let sections = (base | length).is_multiple_of(SECTION_SIZE);
     match (flags.contains(RegionFlags::RAGGED), sections) {
@@ -113,16 +125,9 @@ fn check_shared_sections(regions: &(impl Iterator<Item = Region> + Clone)) -> Re
 }
 
 fn check_arena(index: usize, arena: &Arena) -> Result<(), TableError> {
-    let &Arena { base, length, flags, layout_id, .. } = arena;
-    if flags.bits() & !ArenaFlags::all().bits() != 0 {
-        let known = ArenaFlags::all().bits();
-        return Err(TableError::Flags { entry: Entry::Arena(index), flags: flags.bits(), known });
-    }
+    let &Arena { base, length, .. } = arena;
     if !(base | length).is_multiple_of(ARENA_ALIGN) {
         return Err(TableError::ArenaAlignment { index, base, length });
-    }
-    if layout_id != 0 && !flags.contains(ArenaFlags::PREINIT) {
-        return Err(TableError::LayoutId { index, layout_id });
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 /// First eight bytes of a table, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FLATBOOT");
 /// The version that this crate speaks.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One field: an unsigned integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ const fn u64(name: &'static str, meaning: &'static str) -> Field {
 /// The header.
 pub const HEADER: [Field; 8] = [
     u64("magic", "\"FLATBOOT\""),
-    u32("version", "1"),
+    u32("version", "2"),
     u32("length", "bytes of the whole table, this header included"),
     u32("region_count", "1 to 4096"),
     u32("arena_count", "0 to 4096"),
@@ -49,12 +49,12 @@ pub const REGION: [Field; 4] = [
 ];
 
 /// An arena entry.
-pub const ARENA: [Field; 5] = [
+pub const ARENA: [Field; 4] = [
     u64("base", "guest physical address, in bytes"),
     u64("length", "bytes"),
     u32("node", "NUMA node"),
-    u32("flags", "arena flags"),
-    u64("layout_id", "layout of struct page if PREINIT, else 0"),
+    // Four bytes that also keep the entries 8-byte aligned.
+    u32("reserved", "0"),
 ];
 
 /// Bytes in the header.
@@ -67,7 +67,7 @@ pub const ARENA_LEN: usize = length(&ARENA);
 pub(crate) const CRC32C_OFFSET: usize = offset(&HEADER, "crc32c");
 
 const _: () = {
-    assert!(HEADER_LEN == 40 && REGION_LEN == 24 && ARENA_LEN == 32);
+    assert!(HEADER_LEN == 40 && REGION_LEN == 24 && ARENA_LEN == 24);
     assert!(aligned(&HEADER) && aligned(&REGION) && aligned(&ARENA));
 };
 

@@ -3,8 +3,8 @@
 #![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
 use flatboot_handoff::{
-    ADDRESS_END, ARENA_ALIGN, Arena, ArenaFlags, Entry, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, Region, RegionFlags,
-    SECTION_SIZE, Table, TableError, encode, encoded_len, wire,
+    ADDRESS_END, ARENA_ALIGN, Arena, Entry, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, Region, RegionFlags, SECTION_SIZE,
+    Table, TableError, encode, encoded_len, wire,
 };
 
 const S: u64 = SECTION_SIZE;
@@ -18,7 +18,7 @@ fn ragged(base: u64, length: u64) -> Region {
 }
 
 fn arena(base: u64, length: u64) -> Arena {
-    Arena { base, length, node: 0, flags: ArenaFlags::empty(), layout_id: 0 }
+    Arena { base, length, node: 0 }
 }
 
 /// Lays entries out as bytes whatever they hold, from the field lists alone: what a broken VMM could write.
@@ -43,8 +43,6 @@ fn lay_out(regions: &[Region], arenas: &[Arena]) -> Vec<u8> {
         put(&mut bytes, at, &wire::ARENA, "base", arena.base);
         put(&mut bytes, at, &wire::ARENA, "length", arena.length);
         put(&mut bytes, at, &wire::ARENA, "node", arena.node.into());
-        put(&mut bytes, at, &wire::ARENA, "flags", arena.flags.bits().into());
-        put(&mut bytes, at, &wire::ARENA, "layout_id", arena.layout_id);
         at += wire::ARENA_LEN;
     }
     seal(&mut bytes);
@@ -90,7 +88,7 @@ fn header_rejected(name: &str, value: u64, error: TableError, message: &str) {
 #[test]
 fn the_field_lists_are_where_the_encoder_writes() {
     let regions = [ragged(0x10_0000, 2 * S - 0x10_0000), Region { node: 3, ..region(32 * S, 9 * S) }];
-    let arenas = [Arena { node: 3, flags: ArenaFlags::PREINIT, layout_id: 77, ..arena(33 * S, 4 * ARENA_ALIGN) }];
+    let arenas = [Arena { node: 3, ..arena(33 * S, 4 * ARENA_ALIGN) }];
     let mut bytes = vec![0; encoded_len(2, 1)];
     encode(&regions, &arenas, &mut bytes).unwrap();
     assert_eq!(bytes, lay_out(&regions, &arenas));
@@ -100,7 +98,8 @@ fn the_field_lists_are_where_the_encoder_writes() {
 #[test]
 fn header_fields() {
     header_rejected("magic", 1, TableError::Magic(1), "magic 0x1: must be 0x544f4f4254414c46 (\"FLATBOOT\")");
-    header_rejected("version", 2, TableError::Version(2), "version 2: must be 1");
+    header_rejected("version", 1, TableError::Version(1), "version 1: must be 2");
+    header_rejected("version", 3, TableError::Version(3), "version 3: must be 2");
     header_rejected("header_length", 48, TableError::HeaderLength(48), "header length 48: must be 40");
     header_rejected("reserved", 16, TableError::Reserved(16), "reserved field 0x10: must be 0");
     header_rejected("region_count", 0, TableError::RegionCount(0), "0 regions: must be 1 to 4096");
@@ -110,7 +109,7 @@ fn header_fields() {
         "length",
         65,
         TableError::Length { length: 65, expected: 64 },
-        "length 65: must be 64 (40 + 24 a region + 32 an arena)",
+        "length 65: must be 64 (40 + 24 a region + 24 an arena)",
     );
 }
 
@@ -142,9 +141,13 @@ fn counts() {
 
 #[test]
 fn region_flags() {
-    let flags = RegionFlags::from_bits_retain(0x12);
-    let error = TableError::Flags { entry: Entry::Region(0), flags: 0x12, known: 15 };
-    both_reject(&[Region { flags, ..region(0, S) }], &[], error, "region 0: flags 0x12: must have no bit outside 0xf");
+    // Those of version 1 that meant nothing to the kernel are gone: BACKED and HUGE were 2 and 4, RAGGED was 8.
+    for unknown in [0x5, 0x8, 0x11, 0x8000_0000] {
+        let flags = RegionFlags::from_bits_retain(unknown);
+        let error = TableError::Flags { index: 0, flags: unknown, known: 3 };
+        let message = format!("region 0: flags {unknown:#x}: must have no bit outside 0x3");
+        both_reject(&[Region { flags, ..region(0, S) }], &[], error, &message);
+    }
 }
 
 #[test]
@@ -231,13 +234,6 @@ fn ragged_regions_are_at_the_ends_of_their_node() {
 fn arenas() {
     const A: u64 = ARENA_ALIGN;
     let home = [region(S, S), Region { node: 1, ..region(2 * S, S) }];
-    let flags = ArenaFlags::from_bits_retain(2);
-    both_reject(
-        &home,
-        &[Arena { flags, ..arena(S, A) }],
-        TableError::Flags { entry: Entry::Arena(0), flags: 2, known: 1 },
-        "arena 0: flags 0x2: must have no bit outside 0x1",
-    );
     both_reject(&home, &[arena(S, 0)], TableError::Empty(Entry::Arena(0)), "arena 0: length 0: must not be empty");
     both_reject(
         &home,
@@ -263,12 +259,18 @@ fn arenas() {
         let error = TableError::Outside { index: 0, base, end, node: 0 };
         both_reject(&home, &[arena(base, 2 * A)], error, &message);
     }
-    both_reject(
-        &home,
-        &[Arena { layout_id: 5, ..arena(S, A) }],
-        TableError::LayoutId { index: 0, layout_id: 5 },
-        "arena 0: layout id 0x5: must be 0 unless the arena is PREINIT",
-    );
+}
+
+/// What an arena said in version 1 beside its place meant nothing to any kernel; the field stays empty.
+#[test]
+fn an_arena_says_nothing_else() {
+    let mut bytes = lay_out(&[region(S, S)], &[arena(S, ARENA_ALIGN), arena(S + ARENA_ALIGN, ARENA_ALIGN)]);
+    let second = wire::HEADER_LEN + wire::REGION_LEN + wire::ARENA_LEN;
+    put(&mut bytes, second, &wire::ARENA, "reserved", 1);
+    seal(&mut bytes);
+    let error = TableError::ArenaReserved { index: 1, reserved: 1 };
+    assert_eq!(Table::parse(&bytes), Err(error));
+    assert_eq!(error.to_string(), "arena 1: reserved field 0x1: must be 0");
 }
 
 #[test]

@@ -145,7 +145,6 @@ impl MemoryConfig {
             layout: self.layout,
             arenas: self.arenas,
             zeroed: self.zeroed,
-            backed: self.prefault == Prefault::All,
             address_width,
         }
     }
@@ -260,7 +259,6 @@ mod tests {
             holes: 63,
         };
         assert_eq!(memory, expected);
-        assert!(memory.plan_input(AddressWidth::reported(40)).backed);
     }
 
     #[test]

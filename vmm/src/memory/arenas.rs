@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the memmap will be.
 
-use flatboot_handoff::{ARENA_ALIGN, Arena, ArenaFlags, Region, SECTION_SIZE};
+use flatboot_handoff::{ARENA_ALIGN, Arena, Region, SECTION_SIZE};
 
 use super::range::GpaRange;
 use crate::layout::{ABOVE_4G, PAGE_SIZE};
@@ -63,7 +63,7 @@ fn rooms(regions: &[Region]) -> Vec<GpaRange> {
 }
 
 fn top(room: GpaRange, length: u64) -> Arena {
-    Arena { base: room.end() - length, length, node: 0, flags: ArenaFlags::empty(), layout_id: 0 }
+    Arena { base: room.end() - length, length, node: 0 }
 }
 
 const fn align_down(address: u64) -> u64 {

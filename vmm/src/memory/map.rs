@@ -45,10 +45,12 @@ impl MemoryMap<'_> {
             let flags = names(region.flags.iter_names().map(|(name, _)| name));
             row(GpaRange::of(region.base, region.length), 2, format!("region {index}{flags}"))
         }));
-        rows.extend(plan.arenas().iter().enumerate().map(|(index, arena)| {
-            let flags = names(arena.flags.iter_names().map(|(name, _)| name));
-            row(GpaRange::of(arena.base, arena.length), 3, format!("memmap arena {index}{flags}"))
-        }));
+        rows.extend(
+            plan.arenas()
+                .iter()
+                .enumerate()
+                .map(|(index, arena)| row(GpaRange::of(arena.base, arena.length), 3, format!("memmap arena {index}"))),
+        );
         rows.extend(layout::RANGES.map(|(name, range)| {
             let range = GpaRange::from(range);
             let in_ram = plan.slots().iter().any(|slot| slot.contains(range));
@@ -175,8 +177,6 @@ impl Serialize for MemoryMap<'_> {
                 "start": arena.base,
                 "end": arena.end(),
                 "node": arena.node,
-                "flags": list(arena.flags.iter_names().map(|(name, _)| name)),
-                "layout_id": arena.layout_id,
             })
         });
         json!({

@@ -26,8 +26,6 @@ pub struct PlanInput {
     pub arenas: bool,
     /// Whether the hand-off says which memory is known to be zero.
     pub zeroed: bool,
-    /// Whether all host memory is there before the guest runs.
-    pub backed: bool,
     /// How wide the guest's physical addresses are: what KVM supports, at most what the processor reports.
     pub address_width: AddressWidth,
 }
@@ -43,7 +41,6 @@ impl PlanInput {
             layout: Layout::Split,
             arenas: true,
             zeroed: true,
-            backed: false,
             address_width,
         }
     }
@@ -164,8 +161,6 @@ fn regions(ram: &[GpaRange], input: &PlanInput) -> Vec<Region> {
             let length = range.end() - base;
             let mut flags = RegionFlags::empty();
             flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
-            flags.set(RegionFlags::HUGE, input.pages.is_huge());
-            flags.set(RegionFlags::BACKED, input.backed);
             // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
             flags.set(RegionFlags::ZEROED, input.zeroed && base >= ABOVE_4G);
             Region { base, length, node: 0, flags }

@@ -24,7 +24,7 @@
 /// The bytes "FLATBOOT", and the version of the table.
 ///
 #define FLATBOOT_HANDOFF_MAGIC    0x544f4f4254414c46ULL
-#define FLATBOOT_HANDOFF_VERSION  1
+#define FLATBOOT_HANDOFF_VERSION  2
 
 ///
 /// The most entries of a table.
@@ -48,16 +48,8 @@
 /// Region flags.
 ///
 #define FLATBOOT_HANDOFF_REGION_ZEROED  0x1
-#define FLATBOOT_HANDOFF_REGION_BACKED  0x2
-#define FLATBOOT_HANDOFF_REGION_HUGE    0x4
-#define FLATBOOT_HANDOFF_REGION_RAGGED  0x8
-#define FLATBOOT_HANDOFF_REGION_FLAGS   0xf
-
-///
-/// Arena flags.
-///
-#define FLATBOOT_HANDOFF_ARENA_PREINIT  0x1
-#define FLATBOOT_HANDOFF_ARENA_FLAGS    0x1
+#define FLATBOOT_HANDOFF_REGION_RAGGED  0x2
+#define FLATBOOT_HANDOFF_REGION_FLAGS   0x3
 
 typedef struct {
   ///
@@ -65,7 +57,7 @@ typedef struct {
   ///
   UINT64    Magic;
   ///
-  /// 1.
+  /// 2.
   ///
   UINT32    Version;
   ///
@@ -127,13 +119,9 @@ typedef struct {
   ///
   UINT32    Node;
   ///
-  /// Arena flags.
+  /// 0.
   ///
-  UINT32    Flags;
-  ///
-  /// Layout of struct page if PREINIT, else 0.
-  ///
-  UINT64    LayoutId;
+  UINT32    Reserved;
 } FLATBOOT_HANDOFF_ARENA;
 
 ///
@@ -141,7 +129,7 @@ typedef struct {
 ///
 #define FLATBOOT_HANDOFF_HEADER_SIZE  40
 #define FLATBOOT_HANDOFF_REGION_SIZE  24
-#define FLATBOOT_HANDOFF_ARENA_SIZE   32
+#define FLATBOOT_HANDOFF_ARENA_SIZE   24
 
 STATIC_ASSERT (sizeof (FLATBOOT_HANDOFF_HEADER) == FLATBOOT_HANDOFF_HEADER_SIZE, "FLATBOOT_HANDOFF_HEADER has padding");
 STATIC_ASSERT (sizeof (FLATBOOT_HANDOFF_REGION) == FLATBOOT_HANDOFF_REGION_SIZE, "FLATBOOT_HANDOFF_REGION has padding");

@@ -45,6 +45,7 @@ typedef enum {
   FlatbootRuleArenaCount,
   FlatbootRuleLength,
   FlatbootRuleCrc,
+  FlatbootRuleArenaReserved,
   FlatbootRuleEmpty,
   FlatbootRuleEnd,
   FlatbootRuleOrder,
@@ -55,7 +56,6 @@ typedef enum {
   FlatbootRuleRaggedInside,
   FlatbootRuleSharedSection,
   FlatbootRuleArenaAlignment,
-  FlatbootRuleLayoutId,
   FlatbootRuleOutside,
 
   FlatbootRuleMapStride,
@@ -242,8 +242,8 @@ FlatbootNormalizeMemoryMap (
   Builds the hand-off.
 
   With a plan, its regions stay what they are, so that a kernel works in the same units whatever way it was booted; each must
-  be memory, no matter whose. ZEROED stays only where the whole region is untouched and free, PREINIT only where the whole
-  arena is; a lost PREINIT takes the layout id along. An arena that is not free as a whole is dropped, the others stay.
+  be memory, no matter whose. ZEROED stays only where the whole region is untouched and free. An arena that is not free as a
+  whole is dropped, the others stay.
 
   Without a plan, regions follow from the memory map: one a range of memory, from FLATBOOT_LOWEST_REGION up, on node 0, without
   arenas and without any flag but RAGGED. Only the first and the last may be ragged, so those between are cut to whole sections;
@@ -277,8 +277,8 @@ FlatbootBuildHandOff (
   Says what memory a processor is to have backed by the host before the kernel starts.
 
   That is the first FLATBOOT_HANDOFF_ARENA_ALIGN bytes of each arena, where the kernel's first struct pages go: one section's
-  memmap, one huge page of the host. Arenas whose memory is there already (in a BACKED region, or PREINIT) are left alone. The
-  pieces are dealt out in turn: all processors' shares together are all pieces, each once.
+  memmap, one huge page of the host. The pieces are dealt out in turn: all processors' shares together are all pieces, each
+  once.
 
   @param[in]  Table       A table that keeps every rule.
   @param[in]  Processor   Which processor, counted from 0.

@@ -180,11 +180,6 @@ AdaptPlan (
       continue;
     }
 
-    if (!IsUntouched (Input, Arena.Base, Arena.Length)) {
-      Arena.Flags   &= ~(UINT32)FLATBOOT_HANDOFF_ARENA_PREINIT;
-      Arena.LayoutId = 0;
-    }
-
     Arenas[Header->ArenaCount++] = Arena;
   }
 }
@@ -300,8 +295,8 @@ CutToSections (
   Builds the hand-off.
 
   With a plan, its regions stay what they are, so that a kernel works in the same units whatever way it was booted; each must
-  be memory, no matter whose. ZEROED stays only where the whole region is untouched and free, PREINIT only where the whole
-  arena is; a lost PREINIT takes the layout id along. An arena that is not free as a whole is dropped, the others stay.
+  be memory, no matter whose. ZEROED stays only where the whole region is untouched and free. An arena that is not free as a
+  whole is dropped, the others stay.
 
   Without a plan, regions follow from the memory map: one a range of memory, from FLATBOOT_LOWEST_REGION up, on node 0, without
   arenas and without any flag but RAGGED. Only the first and the last may be ragged, so those between are cut to whole sections;

@@ -60,6 +60,10 @@ STATIC CONST RULE_LINE  mLines[] = {
     "plan: CRC-32C %c: must be %c"
   },
   {
+    FlatbootRuleArenaReserved,
+    "plan: %e: reserved field %x: must be 0"
+  },
+  {
     FlatbootRuleEmpty,
     "plan: %e: length 0: must not be empty"
   },
@@ -103,10 +107,6 @@ STATIC CONST RULE_LINE  mLines[] = {
     FlatbootRuleArenaAlignment,
     "plan: %e: base %x, length %x: must be multiples of %X",
     { FLATBOOT_HANDOFF_ARENA_ALIGN }
-  },
-  {
-    FlatbootRuleLayoutId,
-    "plan: %e: layout id %x: must be 0 unless the arena is PREINIT"
   },
   {
     FlatbootRuleOutside,

@@ -287,7 +287,7 @@ CheckSharedSections (
   @param[in]  Index    Which one.
   @param[out] Finding  The broken rule, if there is one.
 
-  @retval RETURN_SUCCESS           Flags, alignment and layout id are right.
+  @retval RETURN_SUCCESS           Its alignment is right.
   @retval RETURN_COMPROMISED_DATA  Finding says what is wrong.
 **/
 STATIC
@@ -298,18 +298,6 @@ CheckArena (
   OUT FLATBOOT_FINDING              *Finding
   )
 {
-  if ((Arena->Flags & ~FLATBOOT_HANDOFF_ARENA_FLAGS) != 0) {
-    return Report (
-             Finding,
-             FlatbootRuleFlags,
-             FlatbootEntryArena,
-             Index,
-             Arena->Flags,
-             FLATBOOT_HANDOFF_ARENA_FLAGS,
-             0
-             );
-  }
-
   if (!IS_MULTIPLE (Arena->Base | Arena->Length, FLATBOOT_HANDOFF_ARENA_ALIGN)) {
     return Report (
              Finding,
@@ -322,8 +310,33 @@ CheckArena (
              );
   }
 
-  if ((Arena->LayoutId != 0) && ((Arena->Flags & FLATBOOT_HANDOFF_ARENA_PREINIT) == 0)) {
-    return Report (Finding, FlatbootRuleLayoutId, FlatbootEntryArena, Index, Arena->LayoutId, 0, 0);
+  return RETURN_SUCCESS;
+}
+
+/**
+  Checks the fields of a table that mean nothing: those of its arenas.
+
+  @param[in]  Table    A table whose header and checksum are right.
+  @param[out] Finding  The broken rule, if there is one.
+
+  @retval RETURN_SUCCESS           They are all 0.
+  @retval RETURN_COMPROMISED_DATA  Finding says which one is not.
+**/
+STATIC
+RETURN_STATUS
+CheckReserved (
+  IN  CONST FLATBOOT_HANDOFF_HEADER  *Table,
+  OUT FLATBOOT_FINDING               *Finding
+  )
+{
+  CONST FLATBOOT_HANDOFF_ARENA  *Arenas;
+  UINTN                         Index;
+
+  Arenas = FLATBOOT_HANDOFF_ARENAS (Table);
+  for (Index = 0; Index < Table->ArenaCount; Index++) {
+    if (Arenas[Index].Reserved != 0) {
+      return Report (Finding, FlatbootRuleArenaReserved, FlatbootEntryArena, Index, Arenas[Index].Reserved, 0, 0);
+    }
   }
 
   return RETURN_SUCCESS;
@@ -481,7 +494,11 @@ FlatbootValidateTable (
     return Report (Finding, FlatbootRuleCrc, FlatbootEntryNone, 0, Header->Crc32c, Crc, 0);
   }
 
-  Status = CheckRegions (Header, Finding);
+  Status = CheckReserved (Header, Finding);
+  if (!RETURN_ERROR (Status)) {
+    Status = CheckRegions (Header, Finding);
+  }
+
   if (RETURN_ERROR (Status)) {
     return Status;
   }

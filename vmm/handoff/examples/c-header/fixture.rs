@@ -4,8 +4,8 @@
 use std::fmt::{self, Write};
 
 use flatboot_handoff::{
-    ADDRESS_END, ARENA_ALIGN, Arena, ArenaFlags, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, Region, RegionFlags, SECTION_SIZE,
-    Table, TableError, encode, encoded_len, wire,
+    ADDRESS_END, ARENA_ALIGN, Arena, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, Region, RegionFlags, SECTION_SIZE, Table,
+    TableError, encode, encoded_len, wire,
 };
 
 /// Where the tables are, from the repository's root.
@@ -136,7 +136,7 @@ fn values(old: u64, size: usize) -> Vec<u64> {
     let steps = [512, PAGE_SIZE, ARENA_ALIGN, SECTION_SIZE];
     let near = steps.into_iter().flat_map(|step| [old.wrapping_add(step), old.wrapping_sub(step)]);
     let mut values: Vec<_> = if size == 4 {
-        vec![0, 1, 2, 8, old + 1, 0x10, 0x1001, u32::MAX.into()]
+        vec![0, 1, 2, 4, 8, old + 1, 0x1001, u32::MAX.into()]
     } else {
         near.chain([0, ADDRESS_END, u64::MAX]).collect()
     };
@@ -168,13 +168,13 @@ fn sample() -> Vec<u8> {
     let regions = [
         ragged(1 << 20, 4 * S),
         flagged(region(32, 8), RegionFlags::ZEROED),
-        flagged(region(48, 2), RegionFlags::BACKED | RegionFlags::HUGE),
+        region(48, 2),
         flagged(ragged(64 * S, 68 * S + PAGE_SIZE), RegionFlags::ZEROED),
         node(ragged(68 * S + PAGE_SIZE, 80 * S), 1),
         node(ragged(80 * S + 4 * PAGE_SIZE, 90 * S), 1),
     ];
-    let preinit = Arena { flags: ArenaFlags::PREINIT, layout_id: 77, ..arena(33 * S + 4 * ARENA_ALIGN, 2) };
-    encoded(&regions, &[arena(33 * S, 4), preinit, Arena { node: 1, ..arena(70 * S, 1) }])
+    let next = arena(33 * S + 4 * ARENA_ALIGN, 2);
+    encoded(&regions, &[arena(33 * S, 4), next, Arena { node: 1, ..arena(70 * S, 1) }])
 }
 
 fn largest() -> Vec<u8> {
@@ -190,7 +190,7 @@ fn region(base: u64, length: u64) -> Region {
 
 /// An arena of so many huge pages.
 fn arena(base: u64, length: u64) -> Arena {
-    Arena { base, length: length * ARENA_ALIGN, node: 0, flags: ArenaFlags::empty(), layout_id: 0 }
+    Arena { base, length: length * ARENA_ALIGN, node: 0 }
 }
 
 /// The table of entries that keep every rule; empty otherwise, which no test takes for a table.

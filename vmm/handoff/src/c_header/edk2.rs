@@ -9,8 +9,7 @@ use super::{Address, Hex};
 use crate::marks::{self, Origin};
 use crate::wire::{self, Field};
 use crate::{
-    ADDRESS_END, ARENA_ALIGN, ArenaFlags, EFI_TABLE_GUID, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, PLAN_FILE, RegionFlags,
-    SECTION_SIZE,
+    ADDRESS_END, ARENA_ALIGN, EFI_TABLE_GUID, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, PLAN_FILE, RegionFlags, SECTION_SIZE,
 };
 
 /// What begins the name of the table's macros and types.
@@ -51,8 +50,6 @@ pub(super) fn hand_off(f: &mut Formatter<'_>) -> fmt::Result {
 
     comment(f, "Region flags.")?;
     flags::<RegionFlags>(f, "REGION")?;
-    comment(f, "Arena flags.")?;
-    flags::<ArenaFlags>(f, "ARENA")?;
 
     structure(f, "HEADER", &wire::HEADER)?;
     structure(f, "REGION", &wire::REGION)?;

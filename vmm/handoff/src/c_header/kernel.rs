@@ -7,14 +7,14 @@ use super::{Address, Hex};
 use crate::marks::{self, Mark, Origin};
 use crate::wire::{self, Field};
 use crate::{
-    ADDRESS_END, ARENA_ALIGN, ArenaFlags, EFI_TABLE_GUID, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, RegionFlags,
+    ADDRESS_END, ARENA_ALIGN, EFI_TABLE_GUID, FW_CFG_FILE, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, RegionFlags,
     SECTION_SIZE, SETUP_DATA_TYPE,
 };
 
 pub(super) fn boot_marks(f: &mut Formatter<'_>) -> fmt::Result {
     const GUARD: &str = "_LINUX_BOOT_MARKS_ABI_H";
 
-    begin(f, GUARD, "Boot mark codes: one byte written to an I/O port.")?;
+    begin(f, "GPL-2.0-only", GUARD, "Boot mark codes: one byte written to an I/O port.")?;
     define(f, "BOOT_MARK_", "PORT", Hex(marks::PORT))?;
     for (origin, comment) in [
         (Origin::Kernel, "Written by the kernel: 0x40 to 0x5f."),
@@ -29,15 +29,17 @@ pub(super) fn boot_marks(f: &mut Formatter<'_>) -> fmt::Result {
 }
 
 pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
-    const GUARD: &str = "_LINUX_MEMMAP_HANDOFF_ABI_H";
+    const GUARD: &str = "_UAPI_LINUX_MEMMAP_HANDOFF_H";
     const PREFIX: &str = "MEMMAP_HANDOFF_";
 
-    begin(f, GUARD, "The memmap hand-off table, little-endian.")?;
+    begin(f, "GPL-2.0-only WITH Linux-syscall-note", GUARD, "The memmap hand-off table, little-endian.")?;
     writeln!(f, "#include <linux/types.h>\n")?;
     writeln!(f, "/* The setup_data node type that carries a table. */")?;
     define(f, "SETUP_", "MEMMAP_HANDOFF", Hex(SETUP_DATA_TYPE))?;
     writeln!(f, "/* The EFI configuration table that is a table. */")?;
     define(f, PREFIX, "EFI_GUID", format_args!("\\\n\t{EfiGuid}"))?;
+    writeln!(f, "/* The file of QEMU's fw_cfg that is a table. */")?;
+    define(f, PREFIX, "FW_CFG_FILE", format_args!("\"{FW_CFG_FILE}\""))?;
 
     writeln!(f, "\n/* The bytes \"FLATBOOT\". */")?;
     define(f, PREFIX, "MAGIC", Address(wire::MAGIC))?;
@@ -57,11 +59,6 @@ pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
         define(f, "MEMMAP_HANDOFF_REGION_", name, Hex(flag.bits()))?;
     }
     define(f, PREFIX, "REGION_FLAGS", Hex(RegionFlags::all().bits()))?;
-    writeln!(f, "\n/* Arena flags. */")?;
-    for (name, flag) in ArenaFlags::all().iter_names() {
-        define(f, "MEMMAP_HANDOFF_ARENA_", name, Hex(flag.bits()))?;
-    }
-    define(f, PREFIX, "ARENA_FLAGS", Hex(ArenaFlags::all().bits()))?;
 
     structure(f, "header", &wire::HEADER)?;
     structure(f, "region", &wire::REGION)?;
@@ -73,8 +70,8 @@ pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
     end(f, GUARD)
 }
 
-fn begin(f: &mut Formatter<'_>, guard: &str, title: &str) -> fmt::Result {
-    writeln!(f, "/* SPDX-License-Identifier: GPL-2.0-only */")?;
+fn begin(f: &mut Formatter<'_>, licence: &str, guard: &str, title: &str) -> fmt::Result {
+    writeln!(f, "/* SPDX-License-Identifier: {licence} */")?;
     writeln!(f, "/* {title} Generated, do not edit. */")?;
     writeln!(f, "#ifndef {guard}\n#define {guard}\n")
 }

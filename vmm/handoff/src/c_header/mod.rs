@@ -20,8 +20,8 @@ pub struct CHeader {
 
 /// Every header.
 pub const ALL: [CHeader; 4] = [
-    CHeader { path: "guest-kernel/include/boot_marks_abi.h", content: kernel::boot_marks },
-    CHeader { path: "guest-kernel/include/memmap_handoff_abi.h", content: kernel::memmap_handoff },
+    CHeader { path: "guest-kernel/include/linux/boot_marks_abi.h", content: kernel::boot_marks },
+    CHeader { path: "guest-kernel/include/uapi/linux/memmap_handoff.h", content: kernel::memmap_handoff },
     CHeader { path: "firmware/FlatbootPkg/Include/FlatbootMarks.h", content: edk2::marks },
     CHeader { path: "firmware/FlatbootPkg/Include/Guid/FlatbootHandOff.h", content: edk2::hand_off },
 ];

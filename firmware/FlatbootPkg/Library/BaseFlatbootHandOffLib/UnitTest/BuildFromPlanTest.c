@@ -12,16 +12,16 @@
 ///
 STATIC CONST FLATBOOT_HANDOFF_REGION  mRegions[] = {
   { MIB,      GIB - MIB,  0, RAGGED          },
-  { 4 * GIB,  4 * GIB,    0, ZEROED | HUGE   },
-  { 8 * GIB,  2 * GIB,    1, ZEROED | BACKED },
+  { 4 * GIB,  4 * GIB,    0, ZEROED          },
+  { 8 * GIB,  2 * GIB,    1, ZEROED          },
   { 11 * GIB, GIB + PAGE, 1, ZEROED | RAGGED }
 };
 
 STATIC CONST FLATBOOT_HANDOFF_ARENA  mArenas[] = {
-  { 6 * GIB,              16 * ARENA, 0, 0,       0  },
-  { 6 * GIB + 16 * ARENA, 8 * ARENA,  0, PREINIT, 77 },
-  { 9 * GIB,              16 * ARENA, 1, 0,       0  },
-  { 11 * GIB,             4 * ARENA,  1, PREINIT, 78 }
+  { 6 * GIB,              16 * ARENA, 0, 0 },
+  { 6 * GIB + 16 * ARENA, 8 * ARENA,  0, 0 },
+  { 9 * GIB,              16 * ARENA, 1, 0 },
+  { 11 * GIB,             4 * ARENA,  1, 0 }
 };
 
 ///
@@ -105,7 +105,6 @@ MakeInput (
   @param[in]  Input   What it follows from; its plan is the one above.
   @param[out] Zeroed  A bit for each region that is ZEROED, bit 0 for the first.
   @param[out] Arenas  A bit for each arena that is left.
-  @param[out] Kept    A bit for each arena that is PREINIT.
 
   @retval TRUE   All that must not change is as the plan has it, and the hand-off keeps every rule.
   @retval FALSE  It is not.
@@ -115,8 +114,7 @@ BOOLEAN
 Left (
   IN  CONST FLATBOOT_HAND_OFF_INPUT  *Input,
   OUT UINT32                         *Zeroed,
-  OUT UINT32                         *Arenas,
-  OUT UINT32                         *Kept
+  OUT UINT32                         *Arenas
   )
 {
   FLATBOOT_HANDOFF_HEADER       *Table;
@@ -128,7 +126,6 @@ Left (
 
   *Zeroed = 0;
   *Arenas = 0;
-  *Kept   = 0;
   if (RETURN_ERROR (Build (Input, &Table, &Finding)) || (Finding.Rule != FlatbootRuleNone) ||
       RETURN_ERROR (FlatbootValidateTable (Table, Table->Length, &Finding)) ||
       (Table->RegionCount != ARRAY_SIZE (mRegions)))
@@ -150,22 +147,11 @@ Left (
     for (Planned = 0; (Planned < ARRAY_SIZE (mArenas)) && (mArenas[Planned].Base != Arena->Base); Planned++) {
     }
 
-    if ((Planned == ARRAY_SIZE (mArenas)) || (mArenas[Planned].Length != Arena->Length) ||
-        (mArenas[Planned].Node != Arena->Node))
-    {
+    if ((Planned == ARRAY_SIZE (mArenas)) || (CompareMem (Arena, &mArenas[Planned], sizeof (*Arena)) != 0)) {
       return FALSE;
     }
 
     *Arenas |= 1U << Planned;
-    if (Arena->Flags == 0) {
-      if (Arena->LayoutId != 0) {
-        return FALSE;
-      }
-    } else if ((Arena->Flags == mArenas[Planned].Flags) && (Arena->LayoutId == mArenas[Planned].LayoutId)) {
-      *Kept |= 1U << Planned;
-    } else {
-      return FALSE;
-    }
   }
 
   return TRUE;
@@ -218,13 +204,11 @@ TakesBackContent (
   FLATBOOT_HAND_OFF_INPUT  Input;
   UINT32                   Zeroed;
   UINT32                   Arenas;
-  UINT32                   Kept;
 
   UT_ASSERT_STATUS_EQUAL (MakeInput (0, 0, 0, NULL, 0, &Input), RETURN_SUCCESS);
-  UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas, &Kept));
+  UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas));
   UT_ASSERT_EQUAL (Zeroed, 0);
   UT_ASSERT_EQUAL (Arenas, 0xF);
-  UT_ASSERT_EQUAL (Kept, 0);
   return UNIT_TEST_PASSED;
 }
 
@@ -245,54 +229,51 @@ KeepsContentThatIsUntouched (
   STATIC CONST struct {
     FLATBOOT_RANGE    Untouched[4];
     UINT32            Zeroed;
-    UINT32            Kept;
   } Cases[] = {
-    { { { 0, TOP } }, 0xE, 0xA },
-    { { { 0, MAX_UINT64 } }, 0xE, 0xA },
-    { { { GIB, MAX_UINT64 } }, 0xE, 0xA },
-    { { { 4 * GIB, 4 * GIB } }, 0x2, 0x2 },
-    { { { 8 * GIB, 2 * GIB } }, 0x4, 0x0 },
-    { { { 11 * GIB, GIB + PAGE } }, 0x8, 0x8 },
-    { { { 11 * GIB, GIB } }, 0x0, 0x8 },
-    { { { 4 * GIB + PAGE, 4 * GIB } }, 0x0, 0x2 },
-    { { { 4 * GIB, 4 * GIB - 1 } }, 0x0, 0x2 },
+    { { { 0, TOP } }, 0xE },
+    { { { 0, MAX_UINT64 } }, 0xE },
+    { { { GIB, MAX_UINT64 } }, 0xE },
+    { { { 4 * GIB, 4 * GIB } }, 0x2 },
+    { { { 8 * GIB, 2 * GIB } }, 0x4 },
+    { { { 11 * GIB, GIB + PAGE } }, 0x8 },
+    { { { 11 * GIB, GIB } }, 0x0 },
+    { { { 4 * GIB + PAGE, 4 * GIB } }, 0x0 },
+    { { { 4 * GIB, 4 * GIB - 1 } }, 0x0 },
     {
       { { 6 * GIB, 2 * GIB }, { 5 * GIB, GIB }, { 4 * GIB, GIB } },
-      0x2, 0x2
+      0x2
     },
     {
       { { 6 * GIB, 2 * GIB }, { 4 * GIB, GIB }, { 4 * GIB, 2 * GIB + PAGE } },
-      0x2, 0x2
+      0x2
     },
     {
       { { 6 * GIB, 2 * GIB }, { 5 * GIB + PAGE, GIB }, { 4 * GIB, GIB } },
-      0x0, 0x2
+      0x0
     },
     {
       { { 5 * GIB, 5 * GIB }, { 4 * GIB, 0 }, { 0, 4 * GIB }, { 4 * GIB, GIB } },
-      0x6, 0x2
+      0x6
     },
     {
       { { 6 * GIB, ARENA * 20 }, { 6 * GIB + ARENA * 20, ARENA * 4 } },
-      0x0, 0x2
+      0x0
     },
     {
       { { 6 * GIB + ARENA * 17, ARENA * 20 } },
-      0x0, 0x0
+      0x0
     }
   };
   FLATBOOT_HAND_OFF_INPUT  Input;
   UINT32                   Zeroed;
   UINT32                   Arenas;
-  UINT32                   Kept;
   UINTN                    Index;
 
   for (Index = 0; Index < ARRAY_SIZE (Cases); Index++) {
     UT_ASSERT_STATUS_EQUAL (MakeInput (0, 0, 0, Cases[Index].Untouched, 4, &Input), RETURN_SUCCESS);
-    UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas, &Kept));
+    UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas));
     UT_ASSERT_EQUAL (Zeroed, Cases[Index].Zeroed);
     UT_ASSERT_EQUAL (Arenas, 0xF);
-    UT_ASSERT_EQUAL (Kept, Cases[Index].Kept);
   }
 
   return UNIT_TEST_PASSED;
@@ -324,15 +305,13 @@ BelievesTheMapMoreThanTheCaller (
   FLATBOOT_HAND_OFF_INPUT  Input;
   UINT32                   Zeroed;
   UINT32                   Arenas;
-  UINT32                   Kept;
   UINTN                    Index;
 
   for (Index = 0; Index < ARRAY_SIZE (Pages); Index++) {
     UT_ASSERT_STATUS_EQUAL (MakeInput (EfiACPIMemoryNVS, Pages[Index].Base, PAGE, mAll, 1, &Input), RETURN_SUCCESS);
-    UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas, &Kept));
+    UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas));
     UT_ASSERT_EQUAL (Zeroed, Pages[Index].Zeroed);
     UT_ASSERT_EQUAL (Arenas, 0xF);
-    UT_ASSERT_EQUAL (Kept, 0xA);
   }
 
   return UNIT_TEST_PASSED;
@@ -368,23 +347,21 @@ DropsArenasThatAreNotFree (
   FLATBOOT_HAND_OFF_INPUT  Input;
   UINT32                   Zeroed;
   UINT32                   Arenas;
-  UINT32                   Kept;
   UINTN                    Index;
   UINTN                    Type;
 
   for (Index = 0; Index < ARRAY_SIZE (Pages); Index++) {
     for (Type = 0; Type < ARRAY_SIZE (Types); Type++) {
       UT_ASSERT_STATUS_EQUAL (MakeInput (Types[Type], Pages[Index].Base, PAGE, mAll, 1, &Input), RETURN_SUCCESS);
-      UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas, &Kept));
+      UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas));
       UT_ASSERT_EQUAL (Arenas, Pages[Index].Arenas);
-      UT_ASSERT_EQUAL (Kept, Pages[Index].Arenas & 0xA);
     }
 
     //
     // What the OS has back at once costs nothing.
     //
     UT_ASSERT_STATUS_EQUAL (MakeInput (EfiBootServicesData, Pages[Index].Base, PAGE, mAll, 1, &Input), RETURN_SUCCESS);
-    UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas, &Kept));
+    UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas));
     UT_ASSERT_EQUAL (Arenas, 0xF);
   }
 
@@ -395,7 +372,7 @@ DropsArenasThatAreNotFree (
     MakeInput (EfiACPIMemoryNVS, 6 * GIB + 16 * ARENA - PAGE, 2 * PAGE, mAll, 1, &Input),
     RETURN_SUCCESS
     );
-  UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas, &Kept));
+  UT_ASSERT_TRUE (Left (&Input, &Zeroed, &Arenas));
   UT_ASSERT_EQUAL (Arenas, 0xC);
   return UNIT_TEST_PASSED;
 }

@@ -23,10 +23,7 @@
 #define TOP      FLATBOOT_HANDOFF_MAX_ADDRESS
 
 #define ZEROED   FLATBOOT_HANDOFF_REGION_ZEROED
-#define BACKED   FLATBOOT_HANDOFF_REGION_BACKED
-#define HUGE     FLATBOOT_HANDOFF_REGION_HUGE
 #define RAGGED   FLATBOOT_HANDOFF_REGION_RAGGED
-#define PREINIT  FLATBOOT_HANDOFF_ARENA_PREINIT
 
 ///
 /// A field of a table that is set to a value: offset and size in bytes; size 0 changes nothing.

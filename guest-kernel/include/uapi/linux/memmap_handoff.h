@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /* The memmap hand-off table, little-endian. Generated, do not edit. */
-#ifndef _LINUX_MEMMAP_HANDOFF_ABI_H
-#define _LINUX_MEMMAP_HANDOFF_ABI_H
+#ifndef _UAPI_LINUX_MEMMAP_HANDOFF_H
+#define _UAPI_LINUX_MEMMAP_HANDOFF_H
 
 #include <linux/types.h>
 
@@ -10,10 +10,12 @@
 /* The EFI configuration table that is a table. */
 #define MEMMAP_HANDOFF_EFI_GUID		\
 	EFI_GUID(0x7117910f, 0xe8ce, 0x4928, 0xb5, 0xd9, 0x7d, 0xd8, 0x8c, 0x38, 0xe0, 0x31)
+/* The file of QEMU's fw_cfg that is a table. */
+#define MEMMAP_HANDOFF_FW_CFG_FILE	"opt/org.flatboot/memmap-handoff"
 
 /* The bytes "FLATBOOT". */
 #define MEMMAP_HANDOFF_MAGIC		0x544f4f4254414c46ULL
-#define MEMMAP_HANDOFF_VERSION		1
+#define MEMMAP_HANDOFF_VERSION		2
 #define MEMMAP_HANDOFF_MAX_REGIONS	4096
 #define MEMMAP_HANDOFF_MAX_ARENAS	4096
 
@@ -26,14 +28,8 @@
 
 /* Region flags. */
 #define MEMMAP_HANDOFF_REGION_ZEROED	0x1
-#define MEMMAP_HANDOFF_REGION_BACKED	0x2
-#define MEMMAP_HANDOFF_REGION_HUGE	0x4
-#define MEMMAP_HANDOFF_REGION_RAGGED	0x8
-#define MEMMAP_HANDOFF_REGION_FLAGS	0xf
-
-/* Arena flags. */
-#define MEMMAP_HANDOFF_ARENA_PREINIT	0x1
-#define MEMMAP_HANDOFF_ARENA_FLAGS	0x1
+#define MEMMAP_HANDOFF_REGION_RAGGED	0x2
+#define MEMMAP_HANDOFF_REGION_FLAGS	0x3
 
 struct memmap_handoff_header {
 	__le64 magic;
@@ -57,12 +53,11 @@ struct memmap_handoff_arena {
 	__le64 base;
 	__le64 length;
 	__le32 node;
-	__le32 flags;
-	__le64 layout_id;
+	__le32 reserved;
 };
 
 #define MEMMAP_HANDOFF_HEADER_SIZE	40
 #define MEMMAP_HANDOFF_REGION_SIZE	24
-#define MEMMAP_HANDOFF_ARENA_SIZE	32
+#define MEMMAP_HANDOFF_ARENA_SIZE	24
 
-#endif /* _LINUX_MEMMAP_HANDOFF_ABI_H */
+#endif /* _UAPI_LINUX_MEMMAP_HANDOFF_H */
