@@ -18,13 +18,13 @@ static struct memblock_region reserved[1 + MEMMAP_HANDOFF_MAX_ARENAS];
 struct test_range { u64 start, end; int nid; };
 struct test_memblock memblock = { .reserved.regions = reserved };
 /* Two nodes: 3 GiB below 4 GiB and 4 GiB above, and 4 GiB from 16 GiB. */
-static const struct test_range test_ram[] = {
+static struct test_range test_ram[] = {
 	{ 0, 640 << 10, 0 },
 	{ MIB, 3 * GIB, 0 },
 	{ 4 * GIB, 8 * GIB, 0 },
 	{ 16 * GIB, 20 * GIB, 1 },
 };
-static const int test_nr_ram = ARRAY_SIZE(test_ram);
+static int test_nr_ram = ARRAY_SIZE(test_ram);
 
 static u8 blob[MAX_TABLE_SIZE + 64];	/* what lies in memory at TABLE_AT */
 static char logged[256], logged_arena[256];
@@ -34,6 +34,8 @@ static bool slab_is_up;
 static struct test_range in_use;
 /* Memory that the firmware keeps. */
 static struct test_range kept;
+/* What is in the first page of region 1. */
+static u64 first_word;
 
 #define CHECK(cond) do {						\
 	checks++;							\
@@ -47,7 +49,8 @@ static struct test_range kept;
 /* Arenas that cannot be had are lines of their own, of which there may be many. */
 void test_log(const char *fmt, ...)
 {
-	bool arena = strstr(fmt, "the memmap goes no further");
+	bool arena = strstr(fmt, "the memmap goes no further") ||
+		     strstr(fmt, "more than they may have");
 	va_list args;
 
 	va_start(args, fmt);
@@ -95,13 +98,15 @@ void memblock_free(void *p, size_t size)
 /* What the kernel does with the copy's original, which a later kernel must not find. */
 void *early_memremap(phys_addr_t addr, unsigned long size)
 {
+	if (addr == 4 * GIB)
+		return &first_word;
 	CHECK(addr == TABLE_AT && size <= sizeof(blob));
 	return blob;
 }
 
 void early_memunmap(void *p, unsigned long size)
 {
-	CHECK(p == blob);
+	CHECK(p == blob || p == &first_word);
 }
 
 bool slab_is_available(void)
@@ -129,11 +134,6 @@ int memblock_phys_free(phys_addr_t base, phys_addr_t size)
 	return 0;
 }
 
-bool memblock_is_region_reserved(phys_addr_t base, phys_addr_t size)
-{
-	return false;
-}
-
 static bool overlap(u64 a, u64 a_end, u64 b, u64 b_end)
 {
 	return a < b_end && b < a_end;
@@ -148,6 +148,12 @@ bool memblock_overlaps_region(struct memblock_type *type, phys_addr_t base,
 			return true;
 	return overlap(base, base + size, 16 * MIB, 17 * MIB) ||	/* the kernel */
 	       overlap(base, base + size, in_use.start, in_use.end);
+}
+
+/* Of which the kernel has two names. */
+bool memblock_is_region_reserved(phys_addr_t base, phys_addr_t size)
+{
+	return memblock_overlaps_region(&memblock.reserved, base, size);
 }
 
 bool node_online(int nid)
@@ -168,7 +174,40 @@ static bool is_ram(u64 start, u64 end)
 	return is_memory(start, end) && !overlap(start, end, kept.start, kept.end);
 }
 
-static const struct memmap_firmware firmware = { is_ram, is_memory };
+static u64 kept_for_good;
+
+/* Only ever the page that has the mark. */
+static void keep_for_good(u64 start, u64 size)
+{
+	CHECK(start == 4 * GIB && size == PAGE_SIZE);
+	kept_for_good++;
+}
+
+static struct memmap_firmware firmware = {
+	.is_ram = is_ram, .is_memory = is_memory, .keep = keep_for_good,
+};
+/* The table's way in, and whether nobody can read the guest's memory. */
+static enum memmap_handoff_way way = MEMMAP_HANDOFF_SETUP_DATA;
+static bool encrypted;
+/* What fw_cfg has. */
+static u32 file_size;
+
+bool cc_platform_has(enum cc_attr attr)
+{
+	CHECK(attr == CC_ATTR_GUEST_MEM_ENCRYPT);
+	return encrypted;
+}
+
+u32 memmap_fw_cfg_find(void)
+{
+	return file_size;
+}
+
+void memmap_fw_cfg_read(void *to, u32 size)
+{
+	CHECK(size == file_size && size <= sizeof(blob));
+	memcpy(to, blob, size);
+}
 
 /* Where the memory ends that is in use at @at; @at itself if it is not. */
 static u64 used_until(u64 at)
@@ -224,7 +263,8 @@ bool test_next_ram(u64 *i, int node, unsigned long *start_pfn,
 			continue;
 		*start_pfn = PHYS_PFN(r->start);
 		*end_pfn = PHYS_PFN(r->end);
-		*nid = r->nid;
+		if (nid)
+			*nid = r->nid;
 		++*i;
 		return true;
 	}
@@ -258,15 +298,15 @@ static void good_table(void)
 {
 	memset(blob, 0, sizeof(blob));
 	*header = (struct memmap_handoff_header) {
-		.magic = MEMMAP_HANDOFF_MAGIC, .version = 1, .region_count = 4,
+		.magic = MEMMAP_HANDOFF_MAGIC, .version = 2, .region_count = 4,
 		.arena_count = 2, .header_length = sizeof(*header),
 	};
-	*region(0) = (struct memmap_handoff_region) { MIB, 3 * GIB - MIB, 0, 8 };
+	*region(0) = (struct memmap_handoff_region) { MIB, 3 * GIB - MIB, 0, 2 };
 	*region(1) = (struct memmap_handoff_region) { 4 * GIB, 2 * GIB, 0, 1 };
-	*region(2) = (struct memmap_handoff_region) { 6 * GIB, 2 * GIB - 4096, 0, 8 };
-	*region(3) = (struct memmap_handoff_region) { 16 * GIB, 4 * GIB, 1, 6 };
-	*arena(0) = (struct memmap_handoff_arena) { 4 * GIB, 64 * MIB, 0, 0, 0 };
-	*arena(1) = (struct memmap_handoff_arena) { 16 * GIB, 64 * MIB, 1, 1, 7 };
+	*region(2) = (struct memmap_handoff_region) { 6 * GIB, 2 * GIB - 4096, 0, 2 };
+	*region(3) = (struct memmap_handoff_region) { 16 * GIB, 4 * GIB, 1, 0 };
+	*arena(0) = (struct memmap_handoff_arena) { 4 * GIB, 64 * MIB, 0, 0 };
+	*arena(1) = (struct memmap_handoff_arena) { 16 * GIB, 64 * MIB, 1, 0 };
 	seal();
 }
 
@@ -285,7 +325,7 @@ static void forget(void)
 	free(handoff);
 	handoff = NULL;
 	table_size = 0;
-	table_reserved = false;
+	zero_is_known = false;
 	memset(arena_left, 0, sizeof(arena_left));
 	nr_dirty = 0;
 	memblock.reserved.cnt = 0;
@@ -293,24 +333,37 @@ static void forget(void)
 	logged[0] = logged_arena[0] = 0;
 }
 
+/* What stays reserved for good: a table in memory, and the page that has a mark. */
+static int kept_by_us(void)
+{
+	int nr = 0;
+
+	for (unsigned long i = 0; i < memblock.reserved.cnt; i++)
+		nr += (reserved[i].base >= TABLE_AT &&
+		       reserved[i].base < TABLE_AT + MAX_TABLE_SIZE) ||
+		      (reserved[i].base == 4 * GIB && reserved[i].size == PAGE_SIZE);
+	return nr;
+}
+
 /* Only arenas stay reserved: all of those that nobody else uses, from their start on. */
 static void boot(u64 addr, u64 size)
 {
 	forget();
-	memmap_handoff_found(addr, size);
+	memmap_handoff_found(way, addr, size);
 	memmap_handoff_reserve(&firmware);
 	memmap_handoff_init(&firmware);
 
 	/* A table of no size is no table. Else there is one line, either way. */
 	CHECK(log_lines == (size ? 1 : 0));
-	CHECK((int)memblock.reserved.cnt == arenas_left());
-	CHECK(arenas_left() + arena_lines >= (handoff ? (int)handoff->arena_count : 0));
+	CHECK((int)memblock.reserved.cnt == arenas_left() + kept_by_us());
+	CHECK(arenas_left() + arena_lines >= (handoff ? (int)handoff->arena_count : 0) ||
+	      strstr(logged_arena, "more than they may have"));
 	CHECK(arenas_left() <= (handoff ? (int)handoff->arena_count : 0));
 	CHECK(copies == (handoff ? 1 : 0));
 	CHECK(handoff || !size || strstr(logged, "memmap_handoff: ignored: "));
 	CHECK((memmap_handoff_nr_regions() > 0) == !!handoff);
-	/* The next kernel must not find it. */
-	CHECK(!handoff || header->magic == 0);
+	/* The next kernel must not find it: only a file is still there. */
+	CHECK(!handoff || (header->magic == 0) == (way != MEMMAP_HANDOFF_FW_CFG));
 }
 
 static void expect_ignored(const char *why)
@@ -336,7 +389,7 @@ static void test_good(void)
 	boot(TABLE_AT, MAX_TABLE_SIZE);
 	CHECK(handoff && strstr(logged, "4 regions, 2 arenas"));
 	memmap_handoff_get_region(3, &r);
-	CHECK(r.base == 16 * GIB && r.length == 4 * GIB && r.nid == 1 && r.flags == 6);
+	CHECK(r.base == 16 * GIB && r.length == 4 * GIB && r.nid == 1 && r.flags == 0);
 
 	good_table();
 	boot(TABLE_AT, header->length);		/* a setup_data node is as long */
@@ -346,7 +399,8 @@ static void test_good(void)
 static void test_header(void)
 {
 	EXPECT_IGNORED(header->magic++, "bad magic");
-	EXPECT_IGNORED(header->version = 2, "version 2");
+	EXPECT_IGNORED(header->version = 1, "version 1");
+	EXPECT_IGNORED(header->version = 3, "version 3");
 	EXPECT_IGNORED(header->header_length = 48, "header of 48 bytes");
 	EXPECT_IGNORED(header->reserved = 1, "reserved field");
 	EXPECT_IGNORED(header->region_count = 0, "0 regions");
@@ -362,15 +416,16 @@ static void test_header(void)
 
 static void test_regions(void)
 {
-	EXPECT_IGNORED(region(1)->flags = 16, "region 1: unknown flags");
+	EXPECT_IGNORED(region(1)->flags = 4, "region 1: unknown flags");
+	EXPECT_IGNORED(region(1)->flags = 9, "region 1: unknown flags");
 	EXPECT_IGNORED(region(1)->length = 0, "region 1: empty");
 	EXPECT_IGNORED(region(1)->length = -4096ULL, "region 1: ");
 	EXPECT_IGNORED(region(3)->base = 1ULL << 52, "region 3: ");
 	EXPECT_IGNORED(region(2)->base = 2 * GIB, "region 2: not in order");
 	EXPECT_IGNORED(region(1)->length = 3 * GIB, "region 2: overlaps");
 	EXPECT_IGNORED(region(1)->base += MIB, "region 1: not aligned to sections");
-	EXPECT_IGNORED(region(1)->flags = 8, "region 1: ragged, but aligned");
-	EXPECT_IGNORED((region(1)->flags = 8, region(1)->length -= MIB),
+	EXPECT_IGNORED(region(1)->flags = 2, "region 1: ragged, but aligned");
+	EXPECT_IGNORED((region(1)->flags = 2, region(1)->length -= MIB),
 		       "region 1: ragged, but neither");
 	EXPECT_IGNORED(region(2)->length -= 1, "region 2: not aligned to pages");
 	EXPECT_IGNORED(region(1)->node = 1, "region 1: has memory of node 0");
@@ -380,14 +435,13 @@ static void test_regions(void)
 	EXPECT_IGNORED(region(0)->length += GIB, "region 0: [");
 	EXPECT_IGNORED((region(0)->length = GIB - MIB + 4096,
 			region(1)->base = GIB + 8192,
-			region(1)->length = 4096, region(1)->flags = 8,
+			region(1)->length = 4096, region(1)->flags = 2,
 			region(2)->node = 1), "region 1: shares a section");
 }
 
 static void test_arenas(void)
 {
-	EXPECT_IGNORED(arena(0)->flags = 2, "arena 0: unknown flags");
-	EXPECT_IGNORED(arena(0)->layout_id = 1, "arena 0: has a layout");
+	EXPECT_IGNORED(arena(1)->reserved = 1, "arena 1: reserved field is 0x1");
 	EXPECT_IGNORED(arena(0)->length = 0, "arena 0: empty");
 	EXPECT_IGNORED(arena(0)->length = -2 * MIB, "arena 0: empty");
 	EXPECT_IGNORED(arena(0)->base += MIB, "arena 0: not aligned");
@@ -417,11 +471,11 @@ static void test_places(void)
 	/* Not a number, too long a number, nothing at all. */
 	forget();
 	test_early_param("0xzz");
-	CHECK(strstr(logged, "'0xzz' is not") && !table_size);
+	CHECK(strstr(logged, "'0xzz' is neither fw_cfg nor") && !table_size);
 	test_early_param("11112222333344445");
-	CHECK(strstr(logged, "is not") && !table_size);
+	CHECK(strstr(logged, "is neither") && !table_size);
 	test_early_param(NULL);
-	CHECK(strstr(logged, "'' is not") && !table_size);
+	CHECK(strstr(logged, "'' is neither") && !table_size);
 	test_early_param("0x20000000");
 	CHECK(table_addr == TABLE_AT && table_size == MAX_TABLE_SIZE);
 }
@@ -431,10 +485,10 @@ static void arena_table(void)
 {
 	good_table();
 	header->arena_count = 4;
-	*arena(0) = (struct memmap_handoff_arena) { 4 * GIB, 64 * MIB, 0, 0, 0 };
-	*arena(1) = (struct memmap_handoff_arena) { 5 * GIB, 2 * MIB, 0, 0, 0 };
-	*arena(2) = (struct memmap_handoff_arena) { 7 * GIB, 32 * MIB, 0, 0, 0 };
-	*arena(3) = (struct memmap_handoff_arena) { 16 * GIB, 64 * MIB, 1, 0, 0 };
+	*arena(0) = (struct memmap_handoff_arena) { 4 * GIB, 64 * MIB, 0, 0 };
+	*arena(1) = (struct memmap_handoff_arena) { 5 * GIB, 2 * MIB, 0, 0 };
+	*arena(2) = (struct memmap_handoff_arena) { 7 * GIB, 32 * MIB, 0, 0 };
+	*arena(3) = (struct memmap_handoff_arena) { 16 * GIB, 64 * MIB, 1, 0 };
 	seal();
 }
 
@@ -511,9 +565,11 @@ static void test_arenas_in_use(void)
 
 	/* The table itself may be where an arena is. */
 	arena_table();
-	*arena(0) = (struct memmap_handoff_arena) { TABLE_AT, 2 * MIB, 0, 0, 0 };
+	*arena(0) = (struct memmap_handoff_arena) { TABLE_AT, 2 * MIB, 0, 0 };
 	seal();
+	way = MEMMAP_HANDOFF_ADDRESS;
 	boot(TABLE_AT, MAX_TABLE_SIZE);
+	way = MEMMAP_HANDOFF_SETUP_DATA;
 	CHECK(handoff && arena_lines == 1 && strstr(logged_arena, "arena 0 is in use"));
 	expect_arena(0, 5 * GIB, 2 * MIB);
 
@@ -574,19 +630,15 @@ static void test_used(void)
 	forget();
 	memmap_handoff_used(4 * GIB, 4096);
 	good_table();
-	memmap_handoff_found(TABLE_AT, MAX_TABLE_SIZE);
+	memmap_handoff_found(way, TABLE_AT, MAX_TABLE_SIZE);
 	memmap_handoff_reserve(&firmware);
 	memmap_handoff_init(&firmware);
 	CHECK(handoff && !memmap_handoff_zeroed(4 * GIB, 4096));
 	CHECK(memmap_handoff_zeroed(4 * GIB + 4096, 4096));
 
-	/* A table that is given back had been used; so has an arena. */
+	/* An arena that is given back had been used. */
 	good_table();
-	region(0)->flags |= MEMMAP_HANDOFF_REGION_ZEROED;
-	seal();
 	boot(TABLE_AT, MAX_TABLE_SIZE);
-	CHECK(!memmap_handoff_zeroed(TABLE_AT, 1));
-	CHECK(memmap_handoff_zeroed(TABLE_AT + MIB, 4096));
 	memmap_handoff_free_arenas();
 	CHECK(!memmap_handoff_zeroed(4 * GIB, 4096));
 	CHECK(memmap_handoff_zeroed(4 * GIB + 64 * MIB, 4096));
@@ -695,6 +747,189 @@ static void test_random(int rounds)
 	CHECK(taken > 0);
 }
 
+/* A table on its own, by any way in; what it says to be zero may be believed or not. */
+static void expect_taken(enum memmap_handoff_way by, bool zero)
+{
+	u64 magic = header->magic;
+
+	way = by;
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff);
+	CHECK(memmap_handoff_zeroed(5 * GIB, 4096) == zero);
+	CHECK(!strstr(logged, "memory may not be zero") == zero);
+	way = MEMMAP_HANDOFF_SETUP_DATA;
+	header->magic = magic;
+}
+
+/* Nobody gets the memory of a table, good or bad, that a later kernel may look at. */
+static void test_table_is_kept(void)
+{
+	good_table();
+	expect_taken(MEMMAP_HANDOFF_ADDRESS, false);
+	CHECK(memblock_overlaps_region(&memblock.reserved, TABLE_AT, 1));
+	CHECK(memblock_overlaps_region(&memblock.reserved, TABLE_AT + header->length - 1, 1));
+	CHECK(!memblock_overlaps_region(&memblock.reserved, TABLE_AT + header->length, 1));
+
+	good_table();
+	header->crc32c ^= 1;
+	way = MEMMAP_HANDOFF_ADDRESS;
+	expect_ignored("CRC-32C");
+	CHECK(memblock_overlaps_region(&memblock.reserved, TABLE_AT + header->length - 1, 1));
+	good_table();
+	header->magic = 0;
+	expect_ignored("bad magic");
+	CHECK(memblock_overlaps_region(&memblock.reserved, TABLE_AT, 1));
+
+	/* Someone else's memory, such as an initramfs, is given back one day. */
+	good_table();
+	in_use = (struct test_range) { TABLE_AT + 64, TABLE_AT + 4096 };
+	expect_ignored("overlap memory in use");
+	in_use = (struct test_range) { TABLE_AT - 4096, TABLE_AT + 8 };
+	expect_ignored("40 bytes at 0x20000000 overlap memory in use");
+	in_use = (struct test_range) { 0 };
+	way = MEMMAP_HANDOFF_SETUP_DATA;
+}
+
+/* A mark tells whether the memory is the one that a machine was started with. */
+static void test_still_zero(void)
+{
+	static const enum memmap_handoff_way ways[] = {
+		MEMMAP_HANDOFF_ADDRESS, MEMMAP_HANDOFF_EFI, MEMMAP_HANDOFF_FW_CFG,
+	};
+
+	good_table();
+	header->arena_count = 0;
+	seal();
+	file_size = header->length;
+	first_word = 0;
+	expect_taken(MEMMAP_HANDOFF_SETUP_DATA, true);
+	CHECK(first_word == 0);
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		bool asked = ways[i] != MEMMAP_HANDOFF_EFI;
+
+		expect_taken(ways[i], !asked);
+		CHECK(!first_word == asked);
+		first_word = 0;
+		firmware.direct = true;
+		kept_for_good = 0;
+		expect_taken(ways[i], true);
+		CHECK(first_word != 0 && kept_for_good == 1);
+		CHECK(memblock_overlaps_region(&memblock.reserved, 4 * GIB, 1));
+		/* After a reset, with the same table and command line. */
+		expect_taken(ways[i], false);
+		CHECK(memblock_overlaps_region(&memblock.reserved, 4 * GIB, 1));
+		CHECK(kept_for_good == 2);
+		first_word = 0;
+		/* Someone has the page already. */
+		in_use = (struct test_range) { 4 * GIB, 4 * GIB + 8 };
+		expect_taken(ways[i], false);
+		CHECK(first_word == 0);
+		in_use = (struct test_range) { 0 };
+		firmware.direct = false;
+	}
+}
+
+/* Every way in but the boot protocol's is closed to a kernel that another one started. */
+static void test_refused(void)
+{
+	good_table();
+	file_size = header->length;
+	firmware.kexec = true;
+	for (way = MEMMAP_HANDOFF_ADDRESS; way <= MEMMAP_HANDOFF_FW_CFG; way++) {
+		expect_ignored("this kernel was started by kexec");
+		CHECK(memblock.reserved.cnt == 0 && header->magic == MEMMAP_HANDOFF_MAGIC);
+	}
+	expect_taken(MEMMAP_HANDOFF_SETUP_DATA, true);
+	firmware.kexec = false;
+
+	encrypted = true;
+	for (way = MEMMAP_HANDOFF_SETUP_DATA; way <= MEMMAP_HANDOFF_FW_CFG; way++) {
+		good_table();
+		expect_ignored("the memory of this guest is encrypted");
+		CHECK(memblock.reserved.cnt == 0);
+	}
+	encrypted = false;
+	way = MEMMAP_HANDOFF_SETUP_DATA;
+}
+
+/* A file: asked for by a word, of a size that a table can have. */
+static void test_fw_cfg(void)
+{
+	static const u32 sizes[] = { 0, 1, 39, MAX_TABLE_SIZE + 1, -1U };
+
+	forget();
+	test_early_param("fw_cfg");
+	CHECK(table_way == MEMMAP_HANDOFF_FW_CFG && table_size && !log_lines);
+	good_table();
+	file_size = header->length;
+	expect_taken(MEMMAP_HANDOFF_FW_CFG, false);
+	CHECK(memblock.reserved.cnt == 2);
+	way = MEMMAP_HANDOFF_FW_CFG;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		file_size = sizes[i];
+		expect_ignored(file_size ? "no table" : "no opt/org.flatboot/memmap-handoff in fw_cfg");
+	}
+	for (file_size = 40; file_size < header->length; file_size += 8)
+		expect_ignored("bytes were given");
+	way = MEMMAP_HANDOFF_SETUP_DATA;
+}
+
+static u64 arena_bytes(int nid, u64 end)
+{
+	u64 bytes = 0;
+
+	for (u32 i = 0; i < header->arena_count; i++)
+		if (arena(i)->node == (u32)nid && arena(i)->base < end)
+			bytes += arena_left[i];
+	return bytes;
+}
+
+/* Whatever a table asks for: a node's memmap, and half of what is below 4 GiB, is the most. */
+static void test_arena_limits(void)
+{
+	/* Node 0 has memory in 24 sections below 4 GiB and 32 above, node 1 in 32. */
+	good_table();
+	*arena(0) = (struct memmap_handoff_arena) { 4 * GIB, 2 * GIB, 0, 0 };
+	*arena(1) = (struct memmap_handoff_arena) { 16 * GIB, 4 * GIB, 1, 0 };
+	seal();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(arena_lines == 1 && strstr(logged_arena, "more than they may have"));
+	expect_arena(0, 4 * GIB, 56 * 2 * MIB);
+	expect_arena(1, 16 * GIB, 32 * 2 * MIB);
+
+	/* In pieces, however many: 2 GiB of them here, 4 GiB there. */
+	good_table();
+	header->arena_count = 1024 + 2048;
+	for (u64 i = 0; i < 1024; i++)
+		*arena(i) = (struct memmap_handoff_arena) { 4 * GIB + i * 2 * MIB, 2 * MIB, 0, 0 };
+	for (u64 i = 0; i < 2048; i++)
+		*arena(1024 + i) = (struct memmap_handoff_arena) { 16 * GIB + i * 2 * MIB, 2 * MIB, 1, 0 };
+	seal();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff && arena_lines == 1);
+	CHECK(arena_bytes(0, -1ULL) == 112 * MIB && arena_bytes(1, -1ULL) == 64 * MIB);
+
+	/* 64 GiB above, and all that its memmap needs asked for below: 1536 MiB are there. */
+	test_ram[2].end = 68 * GIB;
+	test_nr_ram--;
+	good_table();
+	header->region_count = 3;
+	region(2)->length = 62 * GIB;
+	region(2)->flags = 0;
+	header->arena_count = 1;
+	*arena(0) = (struct memmap_handoff_arena) { 32 * MIB, 2048ULL * MIB, 0, 0 };
+	seal();
+	test_ram[1].end = GIB;
+	region(0)->length = GIB - MIB;
+	arena(0)->length = 960 * MIB;
+	seal();
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff && arena_lines == 1 && arena_bytes(0, 4 * GIB) == 510 * MIB);
+	test_ram[1].end = 3 * GIB;
+	test_ram[2].end = 8 * GIB;
+	test_nr_ram++;
+}
+
 /* Under UEFI: regions may have memory in them that the kernel cannot use, arenas must not. */
 static void test_kept(void)
 {
@@ -706,7 +941,7 @@ static void test_kept(void)
 	/* Nobody allocates from it, so nothing is reserved, nor given back. */
 	forget();
 	good_table();
-	memmap_handoff_found_at(TABLE_AT);
+	memmap_handoff_found_at(MEMMAP_HANDOFF_EFI, TABLE_AT);
 	memmap_handoff_reserve(&firmware);
 	CHECK(table_size == header->length && memblock.reserved.cnt == 0);
 	memmap_handoff_init(&firmware);
@@ -736,6 +971,11 @@ int main(void)
 	test_arenas_in_use();
 	test_zeroed();
 	test_kept();
+	test_table_is_kept();
+	test_still_zero();
+	test_refused();
+	test_fw_cfg();
+	test_arena_limits();
 	test_used();
 	test_used_merges();
 	test_used_random(200);

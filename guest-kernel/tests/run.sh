@@ -21,7 +21,8 @@ take_from_patches() {
 	shopt -s nullglob
 	git init -q .
 	for patch in "$here"/../patches/000[1-9]-*.patch "$here"/../patches/00[1-9][0-9]-*.patch; do
-		git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_*.h' "$patch"
+		git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_*.h' \
+			--include='include/uapi/linux/memmap_*.h' "$patch"
 	done
 }
 
@@ -30,9 +31,10 @@ take_from_tree() {
 		echo "guest-kernel/tests/run.sh: PATCHED_SRC=$1 is not a Linux tree with the series: it has no mm/memmap_fill.c" >&2
 		exit 1
 	}
-	mkdir -p mm include/linux
+	mkdir -p mm include/linux include/uapi/linux
 	cp "$1"/mm/memmap_*.[ch] mm
 	cp "$1"/include/linux/memmap_*.h include/linux
+	cp "$1"/include/uapi/linux/memmap_*.h include/uapi/linux
 }
 
 if [ -n "${PATCHED_SRC:-}" ]; then

@@ -53,6 +53,8 @@ typedef u64 phys_addr_t;
 #define MAX_NUMNODES		64
 #define NUMA_NO_NODE		(-1)
 #define PMD_SIZE		(2UL << 20)
+#define SZ_4G			(1ULL << 32)
+struct page { u64 words[8]; };
 #define PFN_PHYS(x)		((u64)(x) << 12)
 #define PHYS_PFN(x)		((unsigned long)((x) >> 12))
 #define PFN_DOWN(x)		PHYS_PFN(x)
@@ -228,6 +230,9 @@ bool test_next_free(u64 *i, int node, phys_addr_t *start, phys_addr_t *end);
 	for (u64 ram_ = ((void)(i = 0), 0); test_next_ram(&ram_, node, s, e, n); i++)
 #define for_each_free_mem_range(i, node, flags, s, e, n)		\
 	for (i = (flags); test_next_free(&i, node, s, e); )
+
+enum cc_attr { CC_ATTR_GUEST_MEM_ENCRYPT };
+bool cc_platform_has(enum cc_attr attr);
 
 u32 __crc32c_le(u32 crc, const u8 *p, size_t len);
 void copy_from_early_mem(void *dest, phys_addr_t src, unsigned long size);
