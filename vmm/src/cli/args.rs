@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::exit::ExitStatus;
 use crate::config::{ConfigError, RawConfig, ShapeArgs, VmConfig};
+use crate::memory::Foreign;
 
 // No line of these is wider than 80 columns: clap would break it.
 const EXAMPLES: &str = "\
@@ -33,6 +34,9 @@ Examples:
 
   flatboot map --memory size=256G,holes=3
       The memory map and the hand-off that such a guest would get.
+
+  flatboot map --for qemu-microvm --memory size=64G --table table.bin
+      The hand-off of such a guest under QEMU, to be given to it by -fw_cfg.
 ";
 
 const ENVIRONMENT: &str = "\
@@ -125,6 +129,16 @@ pub struct MapArgs {
     /// Print JSON instead of a table: addresses and sizes in bytes
     #[arg(long)]
     pub json: bool,
+
+    /// Another VMM: write the hand-off of a VM with that memory under it
+    ///
+    /// Of the keys of --memory it takes size, arenas and zeroed. What the VMM has to be told is printed.
+    #[arg(long = "for", value_name = "VMM", value_enum, requires = "table", conflicts_with_all = ["cpus", "kernel", "json"])]
+    pub foreign: Option<Foreign>,
+
+    /// Write the hand-off's table to FILE, as a kernel would find it
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
 }
 
 /// Arguments that are no command: help or version were asked for, or they are wrong.

@@ -2,14 +2,18 @@
 //! `flatboot map`: the memory map and the hand-off that a VM would get.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
+
+use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, TableError};
 
 use super::args::MapArgs;
 use super::stdio;
-use crate::config::{ConfigError, CpuCount, CpusConfig, InputFile, MemoryConfig};
+use crate::config::{ConfigError, CpuCount, CpusConfig, InputFile, MemoryConfig, OutputFile};
 use crate::kernel::{Image, KernelError};
-use crate::memory::{AddressWidth, GpaRange, MemoryMap, MemoryPlan, PlanError};
+use crate::memory::{
+    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size,
+};
 
 /// The address width of a processor that does not say.
 const USUAL_ADDRESS_BITS: u8 = 46;
@@ -26,6 +30,23 @@ pub enum MapError {
     /// The kernel image is none.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The size has no hand-off under another VMM.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
+    /// A key that has no meaning under another VMM.
+    #[error("--memory {0}: must have no keys but size, arenas and zeroed with --for")]
+    ForeignKeys(String),
+    /// The table cannot be made.
+    #[error("--table: {0}")]
+    Table(#[from] TableError),
+    /// The table cannot be written.
+    #[error("--table {path}: {source}")]
+    TableFile {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The map cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
@@ -38,7 +59,8 @@ impl MapError {
         match self {
             Self::Config(error) => error.is_usage(),
             Self::Plan(error) => error.is_usage(),
-            Self::Kernel(_) | Self::Output(_) => false,
+            Self::Foreign(_) | Self::ForeignKeys(_) => true,
+            Self::Kernel(_) | Self::Table(_) | Self::TableFile { .. } | Self::Output(_) => false,
         }
     }
 }
@@ -46,7 +68,45 @@ impl MapError {
 /// Prints the map to standard output.
 pub fn run(args: &MapArgs) -> Result<(), MapError> {
     let inspect = |file: &InputFile| Ok(Image::inspect(file.path(), file.file())?.footprint());
-    stdio::print(&map(args, inspect)?).map_err(MapError::Output)
+    let text = match args.foreign {
+        Some(vmm) => foreign(args, vmm)?,
+        None => map(args, inspect)?,
+    };
+    stdio::print(&text).map_err(MapError::Output)
+}
+
+/// Writes the table of a VM under another VMM; returns what to tell the user.
+fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
+    let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
+    let plain = MemoryConfig::parse(&format!("size={}", memory.size.bytes())).map_err(ConfigError::from)?;
+    if memory != (MemoryConfig { arenas: memory.arenas, zeroed: memory.zeroed, ..plain }) {
+        return Err(MapError::ForeignKeys(args.shape.memory.clone()));
+    }
+    let plan = ForeignHandOff::new(vmm, memory.size, memory.arenas, memory.zeroed)?;
+    let table = plan.table()?;
+    write_table(args.table.as_deref(), &table)?;
+    let path = args.table.as_deref().unwrap_or_else(|| Path::new("")).display();
+    let option = match vmm {
+        Foreign::QemuMicrovm | Foreign::QemuQ35 => format!("-fw_cfg name={FW_CFG_FILE},file={path}"),
+        Foreign::CloudHypervisor => format!("--fw-cfg-config items=[name={FW_CFG_FILE},file={path}]"),
+    };
+    let regions = plan.regions.iter().map(|region| line("region", region.base, region.end()));
+    let arenas = plan.arenas.iter().map(|arena| line("memmap arena", arena.base, arena.end()));
+    let said: String = regions.chain(arenas).collect();
+    Ok(format!(
+        "{said}{} bytes in {path}\n\nVMM option: {option}\nKernel parameter: {KERNEL_PARAMETER}={FW_CFG}\n",
+        table.len()
+    ))
+}
+
+fn line(what: &str, base: u64, end: u64) -> String {
+    format!("{base:#015x}  {end:#015x}  {:>11}  {what}\n", Size(end - base).to_string())
+}
+
+fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
+    let Some(path) = path else { return Ok(()) };
+    let mut file = OutputFile::open("--table", path).and_then(OutputFile::commit).map_err(ConfigError::from)?;
+    file.write_all(table).map_err(|source| MapError::TableFile { path: path.display().to_string(), source })
 }
 
 /// The map's text; `footprint` says what guest memory a kernel image takes.
@@ -66,6 +126,7 @@ fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, Ma
     if let Some(range) = initramfs {
         plan.mark_written(range);
     }
+    write_table(args.table.as_deref(), &plan.hand_off()?)?;
     let backing = memory.backing(&plan, kernel, cpus.early);
     let map = MemoryMap { plan: &plan, backing: &backing, kernel, initramfs };
     let cpus = cpus.boot;
@@ -108,7 +169,7 @@ mod tests {
 
     fn args(memory: &str) -> MapArgs {
         let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: memory.to_owned() };
-        MapArgs { shape, kernel: None, initramfs: None, json: false }
+        MapArgs { shape, kernel: None, initramfs: None, json: false, foreign: None, table: None }
     }
 
     fn map_with(args: &MapArgs, kernel: GpaRange) -> Result<String, MapError> {
@@ -129,7 +190,7 @@ mod tests {
         for line in [
             "0x0000001000000  0x0000003000000       32 MiB      kernel\n",
             "0x000001fffe000  0x000001ffff388       5000 B      initramfs\n",
-            "0x0000100000000  0x0000120000000      512 MiB  KVM slot 1, RAM, region 1 (ZEROED, HUGE)\n",
+            "0x0000100000000  0x0000120000000      512 MiB  KVM slot 1, RAM, region 1 (ZEROED)\n",
             "0x000011ec00000  0x000011fc00000       16 MiB    memmap arena 0\n",
         ] {
             assert!(shown.contains(line), "{line}{shown}");
@@ -160,6 +221,39 @@ mod tests {
             "{error}"
         );
         assert!(!error.is_usage());
+    }
+
+    #[test]
+    fn a_table_is_what_a_kernel_would_find() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let table = Some(file.path().to_owned());
+        let own = MapArgs { table: table.clone(), ..args("size=1G") };
+        map_with(&own, GpaRange::new(0, 0)).unwrap();
+        let bytes = fs::read(file.path()).unwrap();
+        assert_eq!(flatboot_handoff::Table::parse(&bytes).unwrap().regions().len(), 2);
+
+        let other = MapArgs { table, ..args("size=64G,zeroed=off") };
+        let said = foreign(&other, Foreign::QemuMicrovm).unwrap();
+        let option = format!("-fw_cfg name=opt/org.flatboot/memmap-handoff,file={}\n", file.path().display());
+        for line in [option.as_str(), "Kernel parameter: memmap_handoff=fw_cfg\n", "region\n", "memmap arena\n"] {
+            assert!(said.contains(line), "{line}{said}");
+        }
+        // What was longer before is cut.
+        let bytes = fs::read(file.path()).unwrap();
+        let parsed = flatboot_handoff::Table::parse(&bytes).unwrap();
+        assert_eq!((parsed.as_bytes().len(), parsed.regions().len(), parsed.arenas().len()), (bytes.len(), 1, 1));
+    }
+
+    #[test]
+    fn what_has_no_meaning_under_another_vmm_is_refused() {
+        let refused = |memory: &str| foreign(&args(memory), Foreign::QemuQ35).unwrap_err();
+        for key in ["hugepages=on", "shared=on", "thp=off", "prefault=on", "layout=pc", "holes=1"] {
+            let error = refused(&format!("size=64G,{key}"));
+            let said = format!("--memory size=64G,{key}: must have no keys but size, arenas and zeroed with --for");
+            assert_eq!(error.to_string(), said);
+            assert!(error.is_usage());
+        }
+        assert!(refused("size=2G").is_usage());
     }
 
     #[test]

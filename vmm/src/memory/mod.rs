@@ -5,6 +5,7 @@ mod arenas;
 mod backing;
 mod e820;
 pub mod fault;
+mod foreign;
 pub mod guest;
 pub mod host;
 mod map;
@@ -18,6 +19,7 @@ mod size;
 
 pub use backing::{HostBacking, Prefault, Thp, total};
 pub use e820::{E820_MAX_ENTRIES, E820Entry, E820Kind};
+pub use foreign::{Foreign, ForeignError, ForeignHandOff};
 pub use map::MemoryMap;
 pub use pages::HostPages;
 pub use plan::{MemoryPlan, PlanError, PlanInput};
