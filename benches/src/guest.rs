@@ -184,7 +184,9 @@ impl Guest {
     }
 }
 
-fn reports(console: &str) -> Vec<Value> {
+/// What the tiny init reported on that console, in order.
+#[must_use]
+pub fn reports(console: &str) -> Vec<Value> {
     // Kernel messages may share a line with a report; the JSON ends the line.
     let parts = console.lines().filter_map(|line| line.split_once(REPORT));
     parts.filter_map(|(_, json)| serde_json::from_str(json.trim_end()).ok()).collect()

@@ -11,6 +11,7 @@ mod vm {
     pub(crate) mod lab;
     pub(crate) mod memmap;
     pub(crate) mod sweep;
+    pub(crate) mod table;
 }
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         vm::endings::TESTS,
         vm::devices::TESTS,
         vm::handoff::TESTS,
+        vm::table::TESTS,
         vm::debian::TESTS,
         vm::firmware::TESTS,
         vm::sweep::TESTS,
