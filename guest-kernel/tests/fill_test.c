@@ -20,14 +20,15 @@
 bool deferred_pages = true;
 
 /* How far a page has got: memory up to FREED, the memmap's own up to SET_UP. */
-enum progress { UNTOUCHED, SET_UP, PREPARED, FREED };
+enum progress { UNTOUCHED, SET_UP, FREED };
 static u8 progress[PAGES];
 
-static long sections_filled;		/* calls of memmap_section_filled() */
+static long blocks_filled;		/* calls of memmap_block_filled() */
 
 /* A thread that stops wherever it may be preempted, until all the others are done. */
 static __thread bool dawdles;
 static __thread bool irqs_off;
+static __thread int blocks_locked;	/* that were set up since */
 static __thread u64 thread_rng;
 static bool others_done;
 static int dawdling;			/* threads that have stopped */
@@ -52,16 +53,48 @@ static void preempt_point(void)
 		sched_yield();
 }
 
-void test_irq_save(void)
+/* Interrupts are off as long as a lock is held: a block's time, and only one lock. */
+static void locked(void)
 {
-	preempt_point();
+	CHECK(!irqs_off);
 	irqs_off = true;
+	blocks_locked = 0;
 }
 
-void test_irq_restore(void)
+bool test_trylock(spinlock_t *lock)
 {
-	CHECK(irqs_off);
+	int unlocked = 0;
+
+	preempt_point();
+	if (!__atomic_compare_exchange_n(&lock->v, &unlocked, 1, false, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
+		return false;
+	locked();
+	return true;
+}
+
+/* Never for one who may be preempted: those who wait here would hang with it. */
+void test_lock(spinlock_t *lock)
+{
+	static long turns;
+	int unlocked = 0;
+
+	preempt_point();
+	while (!__atomic_compare_exchange_n(&lock->v, &unlocked, 1, false, __ATOMIC_ACQUIRE,
+					    __ATOMIC_RELAXED)) {
+		CHECK(__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) < 20 * 1000 * 1000);
+		__atomic_fetch_add(&total_slow, 1, __ATOMIC_RELAXED);
+		unlocked = 0;
+		sched_yield();
+	}
+	locked();
+}
+
+void test_unlock(spinlock_t *lock)
+{
+	CHECK(irqs_off && blocks_locked <= 1);
 	irqs_off = false;
+	__atomic_store_n(&lock->v, 0, __ATOMIC_RELEASE);
 	preempt_point();
 }
 
@@ -70,27 +103,11 @@ void cond_resched(void)
 	preempt_point();
 }
 
-u64 local_clock(void)
+void memmap_block_filled(void)
 {
-	static u64 now;
-
-	preempt_point();
-	return __atomic_add_fetch(&now, 1, __ATOMIC_RELAXED);
-}
-
-/* Never for one who may be preempted: those who wait here would hang with it. */
-void cpu_relax(void)
-{
-	static long turns;
-
-	CHECK(__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) < 20 * 1000 * 1000);
-	__atomic_fetch_add(&total_slow, 1, __ATOMIC_RELAXED);
-	sched_yield();
-}
-
-void memmap_section_filled(void)
-{
-	__atomic_fetch_add(&sections_filled, 1, __ATOMIC_RELAXED);
+	CHECK(irqs_off);
+	blocks_locked++;
+	__atomic_fetch_add(&blocks_filled, 1, __ATOMIC_RELAXED);
 }
 
 /* All pages of [pfn, end_pfn) make the same step. */
@@ -114,17 +131,17 @@ static bool in_one_block(unsigned long pfn, unsigned long end_pfn)
 	return pfn / MAX_ORDER_NR_PAGES == (end_pfn - 1) / MAX_ORDER_NR_PAGES;
 }
 
-static bool section_is_mixed(int nid, unsigned long pfn)
+static bool section_is_shared(int nid, unsigned long pfn)
 {
 	struct memmap_plan *plan = memmap_plans[nid];
 
-	return plan->sections[memmap_plan_ordinal(plan, pfn_to_section_nr(pfn))].mixed;
+	return plan->sections[memmap_plan_ordinal(plan, pfn)].shared;
 }
 
 /* Nobody may look at struct pages while they are set up, but where others are. */
 static void check_offline(struct zone *zone, unsigned long pfn)
 {
-	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION) == section_is_mixed(zone->nid, pfn));
+	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION) == section_is_shared(zone->nid, pfn));
 }
 
 void init_reserved_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
@@ -151,23 +168,20 @@ static void check_around(int nid, unsigned long pfn, unsigned long size)
 			CHECK(progress[page] >= SET_UP);
 }
 
-void prepare_deferred_pages(unsigned long pfn, unsigned long end_pfn)
-{
-	CHECK(in_one_block(pfn, end_pfn));
-	check_around(nodes[pfn - base_pfn], pfn, MAX_ORDER_NR_PAGES);
-	step(NULL, pfn, end_pfn, FREE, SET_UP);
-}
-
-/* Freeing looks at neighbours, and whoever gets the pages at any of the section's. */
+/* Freeing looks at neighbours. The last block's pages are not had before the section is online. */
 void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
 {
-	CHECK(pfn / PAGES_PER_SECTION == (end_pfn - 1) / PAGES_PER_SECTION);
-	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION));
-	check_around(zone->nid, pfn, PAGES_PER_SECTION);
-	step(zone, pfn, end_pfn, FREE, PREPARED);
+	CHECK(in_one_block(pfn, end_pfn));
+	check_around(zone->nid, pfn, MAX_ORDER_NR_PAGES);
+	if (pfn / MAX_ORDER_NR_PAGES % BLOCKS_PER_SECTION == BLOCKS_PER_SECTION - 1)
+		CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION));
+	else
+		check_offline(zone, pfn);
+	step(zone, pfn, end_pfn, FREE, SET_UP);
+	zone_page_state_add(pfn - end_pfn, zone, NR_DEFERRED);
 }
 
-static bool is_done(int nid, unsigned long page)
+static bool is_ready(int nid, unsigned long page)
 {
 	return !is_planned(nid, page) || progress[page] == (kinds[page] == FREE ? FREED : SET_UP);
 }
@@ -179,7 +193,7 @@ static void check_done(int nid, unsigned long section)
 
 	CHECK(is_online(section));
 	for (; page < end; page++)
-		CHECK(is_done(nid, page));
+		CHECK(is_ready(nid, page));
 }
 
 /* padata: threads that take pieces of the job, up to four for each of them. */
@@ -248,7 +262,7 @@ static void *run_worker(void *arg)
 	return NULL;
 }
 
-/* Allocate without end: as often as there is a section, but no zone is left behind. */
+/* Allocate without end: about as often as there is a block, but no zone is left behind. */
 static void grow_node(int nid)
 {
 	struct memmap_plan *plan = memmap_plans[nid];
@@ -259,7 +273,7 @@ static void grow_node(int nid)
 		unsigned long grown = 0;
 
 		while (memmap_grow_zone(zone, 0))
-			CHECK(++grown <= plan->nr_sections);
+			CHECK(++grown <= 1000 * BLOCKS_PER_SECTION * plan->nr_sections);
 		CHECK(zone_deferred_pages(zone) == 0);
 	}
 }
@@ -299,7 +313,7 @@ static void check_node_done(int nid)
 	unsigned long section;
 
 	for (section = 0; section < SECTIONS; section++)
-		if (memmap_plan_ordinal(memmap_plans[nid], pfn_to_section_nr(base_pfn) + section) >= 0)
+		if (memmap_plan_ordinal(memmap_plans[nid], base_pfn + section_nr_to_pfn(section)) >= 0)
 			check_done(nid, section);
 }
 
@@ -356,14 +370,12 @@ static void check_all(void)
 	int nid, zid;
 
 	for (page = 0; page < PAGES; page++)
-		CHECK(is_planned(nodes[page], page) ? is_done(nodes[page], page) :
+		CHECK(is_planned(nodes[page], page) ? is_ready(nodes[page], page) :
 		      progress[page] == UNTOUCHED);
 	for (nid = 0; nid < NODES; nid++) {
 		struct memmap_plan *plan = memmap_plans[nid];
-		long free[MAX_NR_ZONES] = { 0 }, pages = 0, in_regions[2] = { 0 };
-		unsigned int i;
+		long free[MAX_NR_ZONES] = { 0 };
 
-		CHECK(node_deferred_pages(nid) == 0);
 		if (!plan)
 			continue;
 		for (page = 0; page < PAGES; page++)
@@ -372,18 +384,12 @@ static void check_all(void)
 		for (zid = 0; zid < MAX_NR_ZONES; zid++) {
 			CHECK(atomic_long_read(&NODE_DATA(nid)->node_zones[zid].managed_pages) == free[zid]);
 			CHECK(zone_deferred_pages(&NODE_DATA(nid)->node_zones[zid]) == 0);
-			pages += free[zid];
 		}
-		for (i = 0; i < plan->nr_regions; i++) {
-			in_regions[0] += atomic_long_read(&plan->regions[i].sections);
-			in_regions[1] += atomic_long_read(&plan->regions[i].pages);
-		}
-		CHECK(in_regions[0] == (long)plan->nr_sections && in_regions[1] == pages);
 		CHECK(atomic_long_read(&plan->filled) == (long)plan->nr_sections);
 		sections += plan->nr_sections;
 	}
 	CHECK(nr_deferred_pages() == 0);
-	CHECK(sections == sections_filled);
+	CHECK(sections * (long)BLOCKS_PER_SECTION == blocks_filled);
 }
 
 static unsigned long expect_deferred(void)
@@ -395,16 +401,16 @@ static unsigned long expect_deferred(void)
 	return pages;
 }
 
-/* Before anyone else: sections that more than one zone or node has a part of. */
-static void fill_mixed(void)
+/* Before anyone else: sections that more than one node has a part of. */
+static void fill_shared(void)
 {
 	unsigned long nr;
 	int nid;
 
-	memmap_fill_mixed();
+	memmap_fill_shared();
 	for (nid = 0; nid < NODES; nid++)
 		for (nr = 0; memmap_plans[nid] && nr < memmap_plans[nid]->nr_sections; nr++)
-			CHECK(section_done(memmap_plans[nid], nr) == memmap_plans[nid]->sections[nr].mixed);
+			CHECK(is_done(&memmap_plans[nid]->sections[nr]) == memmap_plans[nid]->sections[nr].shared);
 }
 
 /*
@@ -432,11 +438,11 @@ static void one_round(void)
 	random_memory();
 	memmap_plan_all();
 	memset(progress, UNTOUCHED, sizeof(progress));
-	sections_filled = nr_workers = dawdling = 0;
+	blocks_filled = nr_workers = dawdling = 0;
 	others_done = false;
 
 	CHECK(nr_deferred_pages() == expect_deferred());
-	fill_mixed();
+	fill_shared();
 	if (memmap_plans[0] || memmap_plans[1] || memmap_plans[2]) {
 		start_all();
 		join(false);

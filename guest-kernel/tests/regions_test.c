@@ -15,27 +15,24 @@
 #include "memmap_regions.c"
 
 /* What was seen, so that a round that never has it is found. */
-static long nr_mixed, nr_offline, nr_shared_zones, nr_memmap_only;
+static long nr_shared, nr_offline, nr_shared_zones, nr_memmap_only;
 
 /* The region of the table that has a part of the section, or -1. */
 static int table_region_of(const struct memmap_plan *plan, unsigned long section_nr)
 {
-	int n = -1;
-
 	for (unsigned int i = 0; i < nr_table; i++) {
 		if (table[i].nid != plan->nid)
 			continue;
-		n++;
-		if (region_first_section(&table[i]) <= section_nr &&
-		    section_nr < region_end_section(&table[i]))
-			return n;
+		if (pfn_to_section_nr(PHYS_PFN(table[i].base)) <= section_nr &&
+		    section_nr <= pfn_to_section_nr(PHYS_PFN(table[i].base + table[i].length - 1)))
+			return i;
 	}
 	return -1;
 }
 
 /* What the plan has to make of a section, by looking at each of its pages. */
 struct expected {
-	bool planned, mixed;
+	bool planned, shared;
 	unsigned int zones;	/* a bit each */
 };
 
@@ -53,40 +50,36 @@ static struct expected expect_section(int nid, unsigned long section)
 		free |= kinds[page] == FREE;
 	}
 	e.planned = e.zones;
-	e.mixed = e.planned && (others || (e.zones & (e.zones - 1)));
+	e.shared = e.planned && others;
 	nr_shared_zones += !!(e.zones & (e.zones - 1));
 	nr_memmap_only += e.planned && !free;
 	return e;
-}
-
-static void check_region(struct memmap_plan *plan, unsigned long section_nr,
-			 unsigned int region)
-{
-	int expected = table_region_of(plan, section_nr);
-
-	CHECK(region < plan->nr_regions);
-	CHECK(plan->regions[region].from_table == (expected >= 0));
-	CHECK(plan->regions[region].region.nid == plan->nid);
-	if (expected >= 0)
-		CHECK(region == (unsigned int)expected);
-	else
-		CHECK(region_first_section(&plan->regions[region].region) <= section_nr &&
-		      section_nr < region_end_section(&plan->regions[region].region));
 }
 
 /* A section that is in the plan, as the one with that ordinal. */
 static void check_section(struct memmap_plan *plan, unsigned long ordinal,
 			  unsigned long section_nr)
 {
-	struct memmap_extent *e;
+	struct memmap_extent *e = plan->extents;
 
 	CHECK(ordinal < plan->nr_sections);
-	e = memmap_plan_find(plan, ordinal);
-	CHECK(e >= plan->extents && e < plan->extents + plan->nr_extents);
-	CHECK(e->first <= ordinal && ordinal < e[1].first);
+	while (e[1].first <= ordinal)
+		e++;
+	CHECK(e < plan->extents + plan->nr_extents);
+	CHECK(section_nr == e->section + ordinal - e->first);
+	CHECK(e->entry == table_region_of(plan, section_nr));
 	CHECK(memmap_plan_pfn(plan, ordinal) == section_nr_to_pfn(section_nr));
-	CHECK(memmap_plan_ordinal(plan, section_nr) == (long)ordinal);
-	check_region(plan, section_nr, e->region);
+	CHECK(memmap_plan_ordinal(plan, section_nr_to_pfn(section_nr)) == (long)ordinal);
+	CHECK(memmap_plan_ordinal(plan, section_nr_to_pfn(section_nr + 1) - 1) == (long)ordinal);
+}
+
+/* No extent could have been one with the next. */
+static void check_extents(struct memmap_plan *plan)
+{
+	struct memmap_extent *e;
+
+	for (e = plan->extents; e + 1 < plan->extents + plan->nr_extents; e++)
+		CHECK(e->section + e[1].first - e->first != e[1].section || e->entry != e[1].entry);
 }
 
 /* Walks all sections as threads would: their ordinals must be just the deferred ones. */
@@ -98,19 +91,19 @@ static void check_sections(struct memmap_plan *plan)
 		struct expected e = expect_section(plan->nid, section);
 
 		if (!e.planned) {
-			CHECK(memmap_plan_ordinal(plan, first + section) == -1);
+			CHECK(memmap_plan_ordinal(plan, section_nr_to_pfn(first + section)) == -1);
 			continue;
 		}
 		check_section(plan, ordinal, first + section);
-		CHECK(plan->sections[ordinal].mixed == e.mixed);
-		CHECK(!atomic_read(&plan->sections[ordinal].begun));
+		CHECK(plan->sections[ordinal].shared == e.shared);
+		CHECK(!plan->sections[ordinal].blocks);
 		ordinal++;
 	}
 	CHECK(ordinal == plan->nr_sections);
 	CHECK(plan->extents[plan->nr_extents].first == ordinal);
 	CHECK(memmap_plan_ordinal(plan, 0) == -1);
-	CHECK(memmap_plan_ordinal(plan, first - 1) == -1);
-	CHECK(memmap_plan_ordinal(plan, first + SECTIONS) == -1);
+	CHECK(memmap_plan_ordinal(plan, base_pfn - 1) == -1);
+	CHECK(memmap_plan_ordinal(plan, base_pfn + PAGES) == -1);
 }
 
 /* Ranges are sorted and disjoint, each of one zone, and just what is deferred. */
@@ -136,10 +129,10 @@ static void check_ranges(struct memmap_plan *plan)
 	CHECK(r == end || r == end - 1);
 }
 
-/* A zone's own ordinals follow those of the zone below; its free pages are counted. */
+/* A zone's ordinals are from its first section to its last; its free pages are counted. */
 static void check_zones(struct memmap_plan *plan)
 {
-	unsigned long pages[MAX_NR_ZONES] = { 0 }, page, before = 0;
+	unsigned long pages[MAX_NR_ZONES] = { 0 }, sections = 0, page, nr;
 	int zid;
 
 	for (page = 0; page < PAGES; page++)
@@ -147,19 +140,19 @@ static void check_zones(struct memmap_plan *plan)
 			pages[zone_idx(zone_of(plan->nid, page))]++;
 	for (zid = 0; zid < MAX_NR_ZONES; zid++) {
 		struct memmap_zone *z = &plan->zones[zid];
-		unsigned long nr;
+		struct zone *zone = &NODE_DATA(plan->nid)->node_zones[zid];
 
-		CHECK(atomic_long_read(&z->pages) == (long)pages[zid]);
-		if (!z->end)
-			continue;
-		CHECK(atomic_long_read(&z->next) == (long)before && z->end >= before);
-		for (nr = before; nr < z->end; nr++) {
+		CHECK(zone_page_state(zone, NR_DEFERRED) == pages[zid]);
+		CHECK(zone_page_state(zone, NR_FREE_PAGES) == pages[zid]);
+		CHECK(atomic_long_read(&zone->managed_pages) == (long)pages[zid]);
+		for (nr = 0; nr < plan->nr_sections; nr++) {
 			page = memmap_plan_pfn(plan, nr) - base_pfn;
-			CHECK(expect_section(plan->nid, page / PAGES_PER_SECTION).zones & 1 << zid);
+			CHECK(!!(expect_section(plan->nid, page / PAGES_PER_SECTION).zones & 1 << zid) ==
+			      (z->next <= nr && nr < z->end));
 		}
-		before = z->end;
+		sections += z->end - z->next;
 	}
-	CHECK(before == plan->nr_sections);
+	CHECK(sections >= plan->nr_sections);
 }
 
 /* Only sections that some plan has for itself are offline. */
@@ -174,8 +167,8 @@ static void check_offline(void)
 		for (nid = 0; nid < NODES; nid++) {
 			struct expected e = expect_section(nid, section);
 
-			offline |= e.planned && !e.mixed;
-			nr_mixed += e.mixed;
+			offline |= e.planned && !e.shared;
+			nr_shared += e.shared;
 		}
 		CHECK(is_online(section) == !offline);
 		nr_offline += offline;
@@ -197,6 +190,7 @@ static void one_round(void)
 		CHECK(plan->nid == nid && plan->first_pfn == NODE_DATA(nid)->first_deferred_pfn);
 		check_ranges(plan);
 		check_sections(plan);
+		check_extents(plan);
 		check_zones(plan);
 	}
 	check_offline();
@@ -207,7 +201,7 @@ int main(void)
 {
 	for (test_round = 0; test_round < 2000; test_round++)
 		one_round();
-	CHECK(nr_mixed && nr_offline && nr_shared_zones && nr_memmap_only);
+	CHECK(nr_shared && nr_offline && nr_shared_zones && nr_memmap_only);
 	printf("regions_test: %ld checks passed\n", checks);
 	return 0;
 }

@@ -43,6 +43,17 @@ static unsigned long max_low_pfn;
 #define for_each_online_node(nid)	for_each_node_state(nid, N_MEMORY)
 #define __pfn_to_section(pfn)		(&test_sections[((pfn) - base_pfn) / PAGES_PER_SECTION])
 
+unsigned long global_zone_page_state(enum zone_stat_item item)
+{
+	unsigned long pages = 0;
+	int nid, zid;
+
+	for (nid = 0; nid < NODES; nid++)
+		for (zid = 0; zid < MAX_NR_ZONES; zid++)
+			pages += zone_page_state(&NODE_DATA(nid)->node_zones[zid], item);
+	return pages;
+}
+
 /* May be used by several threads at once: only one of them gets to count wrong. */
 #define CHECK(cond) do {						\
 	__atomic_fetch_add(&checks, 1, __ATOMIC_RELAXED);		\

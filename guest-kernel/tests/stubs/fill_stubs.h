@@ -17,15 +17,14 @@ void padata_do_multithreaded(struct padata_mt_job *job);
 
 void init_reserved_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);
 void init_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);
-void prepare_deferred_pages(unsigned long pfn, unsigned long end_pfn);
 void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn);
 
-void test_irq_save(void);
-void test_irq_restore(void);
-#define local_irq_save(flags)		(flags = 0, test_irq_save())
-#define local_irq_restore(flags)	((void)flags, test_irq_restore())
+void test_lock(spinlock_t *lock);
+bool test_trylock(spinlock_t *lock);
+void test_unlock(spinlock_t *lock);
+#define spin_lock_irqsave(l, flags)		(flags = 0, test_lock(l))
+#define spin_trylock_irqsave(l, flags)		(flags = 0, test_trylock(l))
+#define spin_unlock_irqrestore(l, flags)	((void)flags, test_unlock(l))
 void cond_resched(void);
-void cpu_relax(void);
-u64 local_clock(void);
 
 #endif /* FILL_STUBS_H */

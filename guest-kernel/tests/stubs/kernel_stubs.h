@@ -15,6 +15,7 @@
 #include <string.h>
 
 typedef uint8_t u8;
+typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef uint32_t __le32;
@@ -35,6 +36,7 @@ typedef u64 phys_addr_t;
 
 #define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
 #define IS_ALIGNED(x, a)	(((x) & ((a) - 1)) == 0)
+#define ALIGN_DOWN(x, a)	((x) & ~((u64)(a) - 1))
 #define ALIGN(x, a)		(((x) + (a) - 1) & ~((u64)(a) - 1))
 #define round_down(x, a)	((x) & ~((u64)(a) - 1))
 #define max(a, b)		((a) > (b) ? (a) : (b))
@@ -139,8 +141,14 @@ typedef struct { long long v; } atomic64_t;
 #define atomic64_add(x, a)		((void)__atomic_fetch_add(&(a)->v, x, __ATOMIC_RELAXED))
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, val)		__atomic_store_n(&(x), val, __ATOMIC_RELAXED)
-/* No sanitizer understands fences, so nothing here tests where they are. */
-#define smp_wmb()			((void)0)
+#define smp_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define smp_store_release(p, val)	__atomic_store_n(p, val, __ATOMIC_RELEASE)
+
+/* Held by one thread at a time; who spins on it or has interrupts off is for the test to tell. */
+typedef struct { int v; } spinlock_t;
+#define spin_lock_init(l)		((l)->v = 0)
+
+struct cpumask { int v; };
 
 #define DECLARE_STATIC_KEY_TRUE(name)	extern bool name
 #define static_branch_unlikely(key)	(*(key))
@@ -148,11 +156,19 @@ typedef struct { long long v; } atomic64_t;
 /* Memory: what the tests say that there is. */
 enum zone_type { ZONE_DMA, ZONE_DMA32, ZONE_NORMAL, ZONE_MOVABLE, MAX_NR_ZONES };
 
+enum zone_stat_item { NR_FREE_PAGES, NR_DEFERRED, NR_VM_ZONE_STAT_ITEMS };
+
 struct zone {
 	int nid, idx;
 	unsigned long zone_start_pfn, end_pfn;
 	atomic_long_t managed_pages;
+	atomic_long_t vm_stat[NR_VM_ZONE_STAT_ITEMS];
 };
+
+#define zone_page_state(zone, item)		((unsigned long)atomic_long_read(&(zone)->vm_stat[item]))
+#define zone_page_state_add(n, zone, item)	atomic_long_add(n, &(zone)->vm_stat[item])
+/* Of all zones: the test knows them. */
+unsigned long global_zone_page_state(enum zone_stat_item item);
 
 typedef struct {
 	struct zone node_zones[MAX_NR_ZONES];
