@@ -15,13 +15,13 @@ describe() {
 	all=("${all[@]:1}")    # the first, 0000, is the cover letter
 	patches=()
 	case $name in
-	guest | base | debug | kasan)
+	guest | base | debug | kasan | rt)
 		patches=("${all[@]}")
 		fragments=("$config/base.config")
 		[ "$name" = base ] || fragments+=("$config/debian.config")
 		fragments+=("$config/marks.config" "$config/handoff.config")
 		case $name in
-		debug | kasan) fragments+=("$config/selftests.config" "$config/$name.config") ;;
+		debug | kasan | rt) fragments+=("$config/selftests.config" "$config/$name.config") ;;
 		esac
 		;;
 	stock)
