@@ -71,6 +71,11 @@ FNR == 1 {
 	check = field("check")
 }
 
+check == "mode" && field("ok") != "true" { bad(mode ", " test ": memmap_init=" field("asked") ": " field("why")) }
+check == "mode" && field("result") == "skip" && !(mode in skipped) {
+	skipped[mode] = 1
+	printf "SKIP  %s: %s\n", mode, field("why")
+}
 field("kernel") != "" { complaint(mode, check == "boot" ? "boot" : test, field("kernel")) }
 check == "memmap_verify" && field("ok") != "true" { bad(mode ", " test ": memmap_verify: " field("lines")) }
 check == "done" { delete running[FILENAME] }

@@ -7,22 +7,26 @@ cd "$(dirname "$0")/.."
 bin=target/x86_64-unknown-linux-gnu/release
 keep=target/selftests
 started=$SECONDS
-kernel=debug memory=3G tests='' cmdline='' modes=()
+kernel=debug memory=3G tests='' cmdline='' seconds='' modes=()
+list=guest-kernel/tests/selftests/list
 
 usage() {
 	cat <<EOT
-Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--tests A,B] [--cmdline TEXT] MODE...
+Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--tests A,B] [--seconds N] [--cmdline TEXT] MODE...
 
   MODE             a value of memmap_init=; the first one is what the others are compared with
-  --kernel NAME    what guest-kernel/build.sh calls the kernel (default: $kernel)
+  --kernel NAME    what guest-kernel/build.sh calls the kernel (default: $kernel); FLATBOOT_GUEST_KERNEL=DIR
+                   takes the vmlinux in DIR instead
   --memory SIZE    of each VM (default: $memory, of which most is used; less makes mremap fail)
   --tests A,B      only these of guest-kernel/tests/selftests/list
+  --seconds N      how long a test runs that takes as long as it is told: stress
   --cmdline TEXT   more for the kernel command line
 
 Each test has a VM of its own, so most memory may still have to be set up when it begins, and none meets what another
 left behind. Prints a line for each test. Exit status 1 if, in another mode than the first, a test gives another result or
 passes fewer cases, or the kernel complained of something else; if it complained of anything and there is one mode only;
-and if a VM did not end by itself. The consoles are kept in $keep.
+if a mode is not in effect and the kernel did not say why, or nothing was deferred in it that should be; and if a VM did not
+end by itself. The consoles are kept in $keep.
 EOT
 }
 
@@ -35,7 +39,7 @@ parse() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		-h | --help) usage && exit 0 ;;
-		--kernel | --memory | --tests | --cmdline)
+		--kernel | --memory | --tests | --seconds | --cmdline)
 			[ $# -ge 2 ] || die "$1: a value is missing"
 			printf -v "${1#--}" '%s' "$2"
 			shift 2
@@ -44,15 +48,21 @@ parse() {
 		*) modes+=("$1") && shift ;;
 		esac
 	done
+	[[ $seconds =~ ^([1-9][0-9]{0,4})?$ ]] || die "--seconds $seconds: must be a number of seconds, from 1 to 99999"
 	[ ${#modes[@]} -gt 0 ] || die "no MODE: give one or more of memmap_init='s values, such as serial parallel"
 }
 
+# What a test needs on the kernel command line.
+words_of() { awk -v test="$1" '$1 == test { $1 = ""; print }' "${list%/*}/cmdlines"; }
+
 # Runs a test in a VM. What comes of it is in its console; the exit status says nothing more.
 run_test() {
-	local mode=$1 test=$2 console=$3
-	"$bin/flatboot-bench" door --timeout 1200 -- "$PWD/$bin/flatboot" run --cpus boot=2 --memory "size=$memory" \
-		--kernel "$vmlinux" --initramfs "$initramfs" \
-		--cmdline "quiet memmap_init=$mode selftests=$test${cmdline:+ $cmdline}" >"$console" 2>"$console.stderr" </dev/null || true
+	local mode=$1 test=$2 console=$3 initramfs=$selftests/selftests.cpio words
+	[ "$test" != stress ] || initramfs=$selftests/with-stress.cpio
+	words="quiet debugfs=on memmap_init=$mode selftests=$test${seconds:+ seconds=$seconds}$(words_of "$test")"
+	"$bin/flatboot-bench" door --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus boot=2 \
+		--memory "size=$memory" --kernel "$vmlinux" --initramfs "$initramfs" \
+		--cmdline "$words${cmdline:+ $cmdline}" >"$console" 2>"$console.stderr" </dev/null || true
 	grep -q '"check":"done"' "$console"
 }
 
@@ -70,23 +80,32 @@ run_mode() {
 	done
 }
 
-# Sets names: the tests to run.
+# Sets names: the tests to run. Those of 0 seconds only if they are asked for.
 choose() {
-	local list=guest-kernel/tests/selftests/list name
-	mapfile -t names < <(awk '!/^#/ && NF { print $1 }' "$list")
+	local name
+	mapfile -t names < <(awk '!/^#/ && NF && $2 > 0 { print $1 }' "$list")
 	[ -n "$tests" ] || return 0
 	for name in ${tests//,/ }; do
-		grep -q "^$name " "$list" || die "--tests $name: none of ${names[*]}"
+		grep -q "^$name " "$list" || die "--tests $name: none of $(awk '!/^#/ && NF { printf "%s ", $1 }' "$list")"
+		[ "$name" != stress ] || [ -n "$seconds" ] || die "--tests $name: --seconds N has to say for how long"
 	done
 	IFS=, read -ra names <<<"$tests"
 }
 
+# Sets vmlinux and selftests, the directory of the initramfs.
+find_artifacts() {
+	[ -x "$bin/flatboot-bench" ] || die "$bin/flatboot-bench is missing: make build"
+	vmlinux=${FLATBOOT_GUEST_KERNEL:-$(guest-kernel/build.sh "$kernel")}/vmlinux
+	[ -r "$vmlinux" ] || die "FLATBOOT_GUEST_KERNEL=${FLATBOOT_GUEST_KERNEL:-}: there is no vmlinux in it"
+	selftests=$(guest-kernel/tests/selftests.sh)
+	[[ " ${names[*]} " != *" stress "* ]] || [ -e "$selftests/with-stress.cpio" ] ||
+		die "the test stress needs stress-ng: apt-get install stress-ng"
+}
+
 main() {
 	parse "$@"
-	[ -x "$bin/flatboot-bench" ] || die "$bin/flatboot-bench is missing: make build"
-	vmlinux=$(guest-kernel/build.sh "$kernel")/vmlinux
-	initramfs=$(guest-kernel/tests/selftests.sh)/selftests.cpio
 	choose
+	find_artifacts
 	local mode consoles=()
 	for mode in "${modes[@]}"; do
 		run_mode "$mode"

@@ -4,7 +4,8 @@
  *
  * Each test gives one line on the console, "FLATBOOT " and a JSON object:
  *
- *   check         "selftest", or "boot" for what the kernel said before, or "memmap_verify", or at the end "done"
+ *   check         "selftest", or "boot" for what the kernel said before, or "mode" for what mode.h makes of memmap_init=,
+ *                 or "memmap_verify", or at the end "done"
  *   ok            whether it passed or was skipped, and the kernel had nothing to complain about
  *   name          of the test
  *   result        "pass", "fail", "skip", "timeout" (and killed), or "signal"
@@ -17,7 +18,8 @@
  *
  * Before it come more lines of the kernel log, "KERNEL " and the line, if there was a complaint.
  *
- * selftests=NAME,... on the kernel command line runs only these. The VM powers off at the end.
+ * selftests=NAME,... on the kernel command line runs only these; those of 0 seconds run only then, for as long as
+ * seconds=N says. The VM powers off at the end.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -37,6 +39,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include "files.h"
+#include "mode.h"
 
 #define DIRECTORY	"/selftests"
 #define OUTPUT		"/tmp/.output"
@@ -46,6 +49,7 @@
 #define MAX_LINES	8
 #define MAX_KERNEL_LINES 100	/* after a complaint */
 #define MAX_ARGS	12
+#define SPARE_SECONDS	180	/* to begin and to end a test that runs as long as it is told */
 
 struct lines {
 	unsigned int count;
@@ -188,7 +192,7 @@ static bool parse_test(struct test *test)
 	test->name = strtok_r(test->line, " \t\n", &save);
 	word = strtok_r(NULL, " \t\n", &save);
 	test->seconds = word ? strtoul(word, &rest, 10) : 0;
-	if (!test->seconds || *rest)
+	if (!word || rest == word || *rest)
 		return false;
 	word = strtok_r(NULL, " \t\n", &save);
 	if (!word)
@@ -205,26 +209,19 @@ static bool parse_test(struct test *test)
 	return n > 0;
 }
 
-static bool asked_for(const char *name)
+/* Whether to run the test: also sets the time for one that runs as long as it is told. */
+static bool asked_for(struct test *test)
 {
-	static char cmdline[4096];
-	char *p, *end;
-	size_t len = strlen(name);
+	char names[1024], seconds[16], *word, *save;
+	bool named = false;
 
-	if (!cmdline[0]) {
-		int fd = open("/proc/cmdline", O_RDONLY);
-		ssize_t got = read(fd, cmdline, sizeof(cmdline) - 1);
-
-		cmdline[got > 0 ? got : 0] = '\0';
-		close(fd);
-	}
-	p = strstr(cmdline, "selftests=");
-	if (!p)
-		return true;
-	for (p += strlen("selftests="), end = p + strcspn(p, " \n"); p < end; p += strcspn(p, ", \n") + 1)
-		if (!strncmp(p, name, len) && strchr(", \n", p[len]))
-			return true;
-	return false;
+	if (!parameter("selftests", names, sizeof(names)))
+		return test->seconds;
+	for (word = strtok_r(names, ",", &save); word; word = strtok_r(NULL, ",", &save))
+		named |= !strcmp(word, test->name);
+	if (!test->seconds && parameter("seconds", seconds, sizeof(seconds)))
+		test->seconds = strtoul(seconds, NULL, 10) + SPARE_SECONDS;
+	return named && test->seconds;
 }
 
 static void run_child(const struct test *test)
@@ -382,7 +379,7 @@ static bool run_all(void)
 			ok = bad_list(whole);
 			continue;
 		}
-		if (!asked_for(test.name))
+		if (!asked_for(&test))
 			continue;
 		prepare(&test);
 		ok &= report_test(&test);
@@ -390,6 +387,22 @@ static bool run_all(void)
 	}
 	/* None is as good as a failure: a name on the command line was mistyped. */
 	return ok && count;
+}
+
+/* Whether what follows tests the mode that it is said to test. */
+static bool report_mode(void)
+{
+	struct mode mode = {};
+	bool ok;
+
+	judge_mode(&mode);
+	ok = strcmp(mode.result, "fail");
+	begin_report("mode", ok);
+	printf(",\"result\":\"%s\",\"asked\":\"%s\",\"mode\":\"%s\",\"late_kib\":%ld,\"why\":",
+	       mode.result, mode.asked, mode.effect, mode.late_kib);
+	put_string(mode.why);
+	end_report();
+	return ok;
 }
 
 static bool report_boot(void)
@@ -474,6 +487,7 @@ int main(void)
 	/* Some tests give the kernel much to say, and a serial console is slow. What ends the VM is still shown. */
 	klogctl(SYSLOG_CONSOLE_LEVEL, NULL, CONSOLE_LEVEL);
 	ok = report_boot();
+	ok &= report_mode();
 	ok &= run_all();
 	ok &= report_verify();
 	begin_report("done", ok);

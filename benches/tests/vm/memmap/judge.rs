@@ -54,8 +54,11 @@ fn report<'a>(ended: &'a Ended, name: &str) -> Result<&'a Value, String> {
 }
 
 /// What the mode alone promises.
-pub(super) fn promises(lab: &Lab, mode: &Mode, ended: &Ended) -> Result<(), String> {
+pub(super) fn promises(lab: &Lab, mode: &Mode, scenario: &Scenario, ended: &Ended) -> Result<(), String> {
     nodes(mode, ended)?;
+    if scenario.races && mode.filled == Filled::InBackground {
+        raced(ended)?;
+    }
     deferred_at_the_end(mode, report(ended, "meminfo")?)?;
     if mode.filled == Filled::WhenNeeded {
         deferred_at_first(ended)?;
@@ -70,9 +73,11 @@ pub(super) fn promises(lab: &Lab, mode: &Mode, ended: &Ended) -> Result<(), Stri
     verified(lab, report(ended, "verify")?)
 }
 
-/// The mode is the one in effect on all nodes, and all that is to be filled is filled.
+/// The mode is the one in effect on all nodes, memory was deferred when init began if it is to be, and all that is to be
+/// filled is filled.
 fn nodes(mode: &Mode, ended: &Ended) -> Result<(), String> {
     let report = report(ended, mode.last_check().split('=').next().unwrap_or_default())?;
+    late(mode, report)?;
     for node in report["nodes"].as_array().into_iter().flatten() {
         require(node["mode"] == mode.name, || format!("another mode is in effect: {node}"))?;
         let (filled, sections) = (node["filled"].as_u64(), node["sections"].as_u64());
@@ -86,6 +91,22 @@ fn nodes(mode: &Mode, ended: &Ended) -> Result<(), String> {
         require(well, || format!("not filled as it should be: {node}"))?;
     }
     Ok(())
+}
+
+/// At least a section was deferred when init began, of all nodes, or nothing where init waits.
+fn late(mode: &Mode, report: &Value) -> Result<(), String> {
+    let nodes = || report["nodes"].as_array().into_iter().flatten();
+    let pages: Option<u64> = nodes().map(|node| node["late"].as_u64()).sum();
+    let well = if mode.waits() { pages.unwrap_or(0) == 0 } else { pages >= Some(SECTION_KIB / 4) };
+    require(well, || format!("deferred pages when init began: {pages:?}"))
+}
+
+/// Memory was asked for while it was still being filled.
+fn raced(ended: &Ended) -> Result<(), String> {
+    let hog = report(ended, "hog")?;
+    require(hog["deferred_first_kib"].as_u64() > Some(0), || {
+        format!("all was filled before memory was asked for: {hog}")
+    })
 }
 
 fn deferred_at_the_end(mode: &Mode, meminfo: &Value) -> Result<(), String> {

@@ -85,7 +85,7 @@ fn boot(lab: &Lab, scenario: &Scenario, mode: &Mode, expected: Option<&Facts>) -
         let said = lab.describe(&guest, &ended);
         in_mode(mode, &format!("{what}\n{}", said.message().unwrap_or_default()))
     };
-    judge::promises(lab, mode, &ended).map_err(wrong)?;
+    judge::promises(lab, mode, scenario, &ended).map_err(wrong)?;
     let facts = Facts::of(&ended).map_err(wrong)?;
     if let Some(expected) = expected {
         judge::same(mode, scenario, &facts, expected).map_err(wrong)?;

@@ -19,6 +19,8 @@ pub(super) struct Scenario {
     pub(super) serial_too: bool,
     /// Whether memory in the end is the same in all modes: what is taken from the memmap itself is not.
     pub(super) same_memory: bool,
+    /// Whether memory is asked for before the background work can be over.
+    pub(super) races: bool,
     /// An option that the guest kernel must have.
     pub(super) needs: Option<&'static str>,
 }
@@ -32,6 +34,7 @@ const PLAIN: Scenario = Scenario {
     checks: "",
     serial_too: false,
     same_memory: true,
+    races: false,
     needs: None,
 };
 
@@ -43,7 +46,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     // Atomic allocations, programs, drops of caches, compaction and walks, all while memory is taken.
     Scenario { name: "storm", checks: "thp,storm=70%", ..PLAIN },
     // So much that the background work is not over when init starts to take it.
-    Scenario { name: "race", memory: "32G", checks: "thp,hog=768M,storm=256M", ..PLAIN },
+    Scenario { name: "race", memory: "32G", checks: "thp,hog=768M,storm=256M", races: true, ..PLAIN },
     // Huge pages: pools from the command line, a pool of most of memory while it runs.
     Scenario {
         name: "huge_pages",
