@@ -12,7 +12,8 @@ FIRMWARE ?= 0
 RUNS   ?= 10
 PROMISES ?=
 DEBUG_KERNEL ?= debug
-MODES  ?= serial parallel
+MODES  ?= parallel async ondemand
+DURATION ?= 600
 
 CACHE  := $(or $(FLATBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flatboot)
 BIN    := target/x86_64-unknown-linux-gnu/release
@@ -31,7 +32,7 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
-.PHONY: help boot test check unit browser vm build kernel debug shell bench bench-quick ablation spec clean toolchain deny firmware
+.PHONY: help boot test check unit browser vm build kernel debug stress shell bench bench-quick ablation spec clean toolchain deny firmware
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -82,9 +83,13 @@ firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEM
 	@benches/packages.sh firmware
 	@firmware/build.sh release
 
-debug: build ## the kernel's mm selftests with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan
+debug: build ## the kernel's mm selftests with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan or rt
 	@benches/packages.sh kernel
 	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' $(MODES)
+
+stress: build ## stress-ng while memory goes offline and comes back (long): MODES='async ondemand' DURATION=600
+	@benches/packages.sh kernel stress
+	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' --tests stress --seconds '$(DURATION)' $(MODES)
 
 shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | firmware | host | rootfs | esp | browser | check
+# usage: benches/packages.sh TASK...      TASK: kernel | firmware | host | rootfs | esp | browser | stress | check
 set -euo pipefail
 
 packages_of() {
@@ -13,9 +13,10 @@ packages_of() {
 	rootfs) echo debootstrap e2fsprogs ;;
 	esp) echo systemd-boot-efi binutils dosfstools mtools fdisk ;;
 	browser) echo chromium ;;
+	stress) echo stress-ng ;;
 	check) echo shellcheck ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, firmware, host, rootfs, esp, browser or check" >&2
+		echo "packages.sh: task '$1': must be kernel, firmware, host, rootfs, esp, browser, stress or check" >&2
 		return 2
 		;;
 	esac

@@ -401,6 +401,34 @@ static unsigned long expect_deferred(void)
 	return pages;
 }
 
+/* Before anyone sets up more: a section that is not done is of its pages' zone, any other of none. */
+static void check_deferred_zones(void)
+{
+	unsigned long page;
+
+	for (page = 0; page < PAGES; page++) {
+		struct zone *zone = memmap_deferred_zone(base_pfn + page);
+
+		CHECK(!zone || !is_online(page / PAGES_PER_SECTION));
+		if (is_planned(nodes[page], page))
+			CHECK(zone == (is_online(page / PAGES_PER_SECTION) ? NULL : zone_of(nodes[page], page)));
+	}
+}
+
+/* Find out what a zone spans: what is not deferred is online, and all of it there. */
+static void look_for_zones(int nid)
+{
+	int i;
+
+	for (i = 0; i < 64; i++) {
+		unsigned long page = thread_random(PAGES);
+
+		nid = nodes[page];
+		if (is_planned(nid, page) && !memmap_deferred_zone(base_pfn + page))
+			check_done(nid, page / PAGES_PER_SECTION);
+	}
+}
+
 /* Before anyone else: sections that more than one node has a part of. */
 static void fill_shared(void)
 {
@@ -419,7 +447,7 @@ static void fill_shared(void)
  */
 static void start_all(void)
 {
-	static void (*const urgent[])(int) = { grow_node, grow_node, grow_a_little, ensure_ranges, ensure_all };
+	static void (*const urgent[])(int) = { grow_node, grow_node, grow_a_little, ensure_ranges, ensure_all, look_for_zones };
 	int nid, i, kind = random_below(3);
 
 	for (nid = 0; nid < NODES; nid++) {
@@ -443,6 +471,7 @@ static void one_round(void)
 
 	CHECK(nr_deferred_pages() == expect_deferred());
 	fill_shared();
+	check_deferred_zones();
 	if (memmap_plans[0] || memmap_plans[1] || memmap_plans[2]) {
 		start_all();
 		join(false);

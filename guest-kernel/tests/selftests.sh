@@ -20,6 +20,7 @@ that runs them.
 
 The last line of standard output is a directory that holds selftests.cpio, an initramfs:
     flatboot run --memory size=3G --kernel vmlinux --initramfs selftests.cpio
+and, if stress-ng is installed, with-stress.cpio, the same with stress-ng and its libraries.
 
 Its init reports each test as a line of JSON on the console; what is in it, says
 guest-kernel/tests/selftests/init.c. The kernels debug and kasan have what the tests
@@ -32,12 +33,15 @@ EOT
 # The programs of the list, each once.
 programs() { awk '!/^#/ && NF { print $4 }' "$ours/list" | sort -u; }
 
+stress_ng=$(command -v stress-ng || true)
+
 # The content hash of everything that decides what comes out.
 content_key() {
 	{
 		echo "$source_id"
 		gcc --version
 		cat -- "$ours"/* "$here/tests/selftests.sh" "$here/../benches/build-lib.sh" "$here/lib.sh"
+		[ -z "$stress_ng" ] || cat -- "$stress_ng"
 	} | sha256sum | cut -c1-16
 }
 
@@ -80,10 +84,27 @@ compile_programs() {
 	done
 }
 
+# What is under DIRECTORY, as an archive that the kernel takes for an initramfs.
+archive() { (cd "$1" && find . | sort | cpio --quiet -o -H newc --reproducible); }
+
+# The kernel unpacks one archive after the other: a second one has what only the stress test needs.
+pack_stress() {
+	local root=$work/stress library
+	mkdir -p "$root/selftests"
+	cp "$stress_ng" "$root/selftests/stress-ng"
+	# "NAME => PATH (ADDRESS)", or the path alone for the dynamic linker.
+	ldd "$stress_ng" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r library; do
+		mkdir -p "$root${library%/*}"
+		cp -L "$library" "$root$library"
+	done
+	archive "$root" | cat "$work/result/selftests.cpio" - >"$work/result/with-stress.cpio"
+}
+
 pack() {
 	mkdir "$work/result"
 	cp "$ours/list" "$work/root/selftests/list"
-	(cd "$work/root" && find . | sort | cpio --quiet -o -H newc --reproducible) >"$work/result/selftests.cpio"
+	archive "$work/root" >"$work/result/selftests.cpio"
+	[ -z "$stress_ng" ] || run_logged "packing $stress_ng" pack_stress
 }
 
 build() {

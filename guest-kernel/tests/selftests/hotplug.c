@@ -5,29 +5,11 @@
  * that has not come back.
  */
 #include <stdlib.h>
-#include "files.h"
 #include "tap.h"
+#include "zones.h"
 
-#define MEMORY	"/sys/devices/system/memory"
 #define BLOCKS	8
 #define HIGHEST	65536	/* 8 TiB of blocks of 128 MiB */
-
-/* Returns 0, or why the block is not in @state now. */
-static int set_state(unsigned int block, const char *state)
-{
-	char path[96];
-
-	snprintf(path, sizeof(path), MEMORY "/memory%u/state", block);
-	return write_text(path, state);
-}
-
-static bool is_online(unsigned int block)
-{
-	char path[96], state[32];
-
-	snprintf(path, sizeof(path), MEMORY "/memory%u/state", block);
-	return !read_line(path, state, sizeof(state)) && !strcmp(state, "online");
-}
 
 /* Whether the block went offline. */
 static bool take_and_return(unsigned int block)
