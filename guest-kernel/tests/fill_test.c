@@ -23,6 +23,9 @@ bool deferred_pages = true;
 enum progress { UNTOUCHED, SET_UP, FREED };
 static u8 progress[PAGES];
 
+/* Written once, with the struct page: whoever is told that it is ready may look at it. */
+static u8 written[PAGES];
+
 static long blocks_filled;		/* calls of memmap_block_filled() */
 
 /* A thread that stops wherever it may be preempted, until all the others are done. */
@@ -148,6 +151,7 @@ void init_reserved_pages(struct zone *zone, unsigned long pfn, unsigned long end
 {
 	CHECK(in_one_block(pfn, end_pfn));
 	check_offline(zone, pfn);
+	memset(written + (pfn - base_pfn), 1, end_pfn - pfn);
 	step(zone, pfn, end_pfn, MEMMAP, UNTOUCHED);
 }
 
@@ -155,6 +159,7 @@ void init_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end
 {
 	CHECK(in_one_block(pfn, end_pfn));
 	check_offline(zone, pfn);
+	memset(written + (pfn - base_pfn), 1, end_pfn - pfn);
 	step(zone, pfn, end_pfn, FREE, UNTOUCHED);
 }
 
@@ -172,6 +177,8 @@ static void check_around(int nid, unsigned long pfn, unsigned long size)
 void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end_pfn)
 {
 	CHECK(in_one_block(pfn, end_pfn));
+	/* They may be in use at once, and looked for by number. */
+	CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION) || memmap_pfn_ready(pfn));
 	check_around(zone->nid, pfn, MAX_ORDER_NR_PAGES);
 	if (pfn / MAX_ORDER_NR_PAGES % BLOCKS_PER_SECTION == BLOCKS_PER_SECTION - 1)
 		CHECK(is_online((pfn - base_pfn) / PAGES_PER_SECTION));
@@ -196,52 +203,7 @@ static void check_done(int nid, unsigned long section)
 		CHECK(is_ready(nid, page));
 }
 
-/* padata: threads that take pieces of the job, up to four for each of them. */
-struct padata {
-	struct padata_mt_job *job;
-	pthread_mutex_t lock;
-	unsigned long chunk;
-	u64 seed;
-	bool dawdles;
-};
-
-static void *padata_thread(void *arg)
-{
-	struct padata *p = arg;
-	struct padata_mt_job *job = p->job;
-
-	pthread_mutex_lock(&p->lock);
-	thread_rng = p->seed++;
-	dawdles = p->dawdles;
-	while (job->size) {
-		unsigned long start = job->start, size = min(p->chunk, job->size);
-
-		job->start += size;
-		job->size -= size;
-		pthread_mutex_unlock(&p->lock);
-		job->thread_fn(start, start + size, job->fn_arg);
-		pthread_mutex_lock(&p->lock);
-	}
-	pthread_mutex_unlock(&p->lock);
-	return NULL;
-}
-
-void padata_do_multithreaded(struct padata_mt_job *job)
-{
-	struct padata p = { job, PTHREAD_MUTEX_INITIALIZER, .seed = thread_random(1 << 30),
-			    .dawdles = dawdles };
-	pthread_t threads[4];
-	int i;
-
-	CHECK(job->max_threads >= 1 && job->max_threads <= (int)ARRAY_SIZE(threads));
-	CHECK(job->align == 1 && job->min_chunk == 1);
-	p.chunk = max(job->size / (4 * job->max_threads), job->min_chunk);
-	for (i = 0; i < job->max_threads; i++)
-		CHECK(!pthread_create(&threads[i], NULL, padata_thread, &p));
-	for (i = 0; i < job->max_threads; i++)
-		CHECK(!pthread_join(threads[i], NULL));
-	dawdles = p.dawdles;
-}
+#include "fake_padata.h"
 
 /* What a thread of a round does. */
 struct worker {
@@ -415,7 +377,7 @@ static void check_deferred_zones(void)
 	}
 }
 
-/* Find out what a zone spans: what is not deferred is online, and all of it there. */
+/* Look at struct pages by number, and find out what a zone spans: what is not deferred is online, and all of it there. */
 static void look_for_zones(int nid)
 {
 	int i;
@@ -424,7 +386,11 @@ static void look_for_zones(int nid)
 		unsigned long page = thread_random(PAGES);
 
 		nid = nodes[page];
-		if (is_planned(nid, page) && !memmap_deferred_zone(base_pfn + page))
+		if (!is_planned(nid, page))
+			continue;
+		if (memmap_pfn_ready(base_pfn + page))
+			CHECK(written[page]);
+		if (!memmap_deferred_zone(base_pfn + page))
 			check_done(nid, page / PAGES_PER_SECTION);
 	}
 }
@@ -466,6 +432,7 @@ static void one_round(void)
 	random_memory();
 	memmap_plan_all();
 	memset(progress, UNTOUCHED, sizeof(progress));
+	memset(written, 0, sizeof(written));
 	blocks_filled = nr_workers = dawdling = 0;
 	others_done = false;
 

@@ -325,6 +325,11 @@ static bool is_online(unsigned long section)
 	return READ_ONCE(test_sections[section].section_mem_map) & SECTION_IS_ONLINE;
 }
 
+static inline bool online_section_nr(unsigned long nr)
+{
+	return is_online(nr - pfn_to_section_nr(base_pfn));
+}
+
 static void forget_plans(void)
 {
 	while (nr_allocs)
