@@ -437,6 +437,7 @@ static void one_round(void)
 	others_done = false;
 
 	CHECK(nr_deferred_pages() == expect_deferred());
+	CHECK(global_zone_page_state(NR_FREE_PAGES) == expect_deferred());
 	fill_shared();
 	check_deferred_zones();
 	if (memmap_plans[0] || memmap_plans[1] || memmap_plans[2]) {
