@@ -4,6 +4,10 @@
 //! | check | passes if | fields |
 //! |---|---|---|
 //! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones` |
+//! | `accounts` | what /proc and /sys say of memory adds up | `settings`: /proc/sys/vm; `meminfo`, `zones`, `nodes`, `free_pages`, `deferred_pages`, `complaints` |
+//! | `set=NAME:VALUE` | /proc/sys/vm/NAME takes the value; `:` between several | `name`, `value` |
+//! | `steady=60` | node 0's `MemTotal` and `MemFree` stay what they are while memory is filled, at most 60 seconds | `reads`, `total_kib`, `free_kib`: least and most; `deferred_first_kib`, `deferred_last_kib` |
+//! | `showmem` | the kernel's report of memory, as it makes it when out of it, adds up | `zones`: name, free and blocks in KiB; `lines` |
 //! | `cpus=N` | N CPUs are online | `online`, `possible` |
 //! | `alloc` | every page that can be had was written, and read back with its own value | `pages`, `wrong` |
 //! | `settle` or `settle=SECONDS` | the kernel has nothing left to fill, and has said so by its mark; waits for it, 600 s unless told otherwise | `deferred_kib`, `nodes`: lines of `memmap_nodes` |
@@ -32,7 +36,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, report, storm, walk};
+use crate::{accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, report, showmem, steady, storm, walk};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
 pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
@@ -54,6 +58,10 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
     match name {
         "meminfo" => memory::meminfo(),
         "alloc" => memory::alloc(),
+        "accounts" => accounts::accounts(),
+        "set" => accounts::set(needed("NAME:VALUE")?),
+        "showmem" => showmem::show_mem(),
+        "steady" => steady::steady(needed("SECONDS")?),
         "vmstat" => memory::vmstat(),
         "settle" => fill::settle(argument),
         "take" => fill::take(needed("N%")?),

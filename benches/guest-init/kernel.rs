@@ -55,7 +55,7 @@ pub(crate) fn handoff() -> Outcome {
 pub(crate) fn dmesg(text: &str, wanted: bool) -> Outcome {
     // The kernel logs its command line, which has the text in it because we were asked for it there.
     let said = |line: &String| line.contains(text) && !line.contains("ommand line");
-    let lines: Vec<String> = kernel_log()?.into_iter().filter(said).collect();
+    let lines: Vec<String> = log()?.into_iter().filter(said).collect();
     let count = lines.len();
     let lines: Vec<Value> = lines.into_iter().take(SHOWN_LINES).map(Value::String).collect();
     Ok(((count > 0) == wanted, fields([("count", count.into()), ("lines", Value::Array(lines))])))
@@ -78,12 +78,12 @@ const NO_ALARM: &str = "arch/x86/kernel/fpu/xstate.c";
 /// No line of the kernel log is one of [`ALARMS`].
 pub(crate) fn calm() -> Outcome {
     let alarming = |line: &String| ALARMS.iter().any(|alarm| line.contains(alarm)) && !line.contains(NO_ALARM);
-    let lines: Vec<Value> = kernel_log()?.into_iter().filter(alarming).take(SHOWN_LINES).map(Value::String).collect();
+    let lines: Vec<Value> = log()?.into_iter().filter(alarming).take(SHOWN_LINES).map(Value::String).collect();
     Ok((lines.is_empty(), fields([("lines", Value::Array(lines))])))
 }
 
 /// Every message so far. /dev/kmsg gives one record a read: "level,sequence,microseconds,flags;text\n".
-fn kernel_log() -> Result<Vec<String>, String> {
+pub(crate) fn log() -> Result<Vec<String>, String> {
     let failed = |error| format!("/dev/kmsg: {error}");
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut log = File::options().read(true).custom_flags(nonblocking).open("/dev/kmsg").map_err(failed)?;

@@ -13,6 +13,7 @@
 //! After the checks it reports mark 0x61 if all passed, else 0x62. It runs on unmodified kernels too: a file that is
 //! missing is reported, and fails only a check that is about that file.
 
+mod accounts;
 mod buddy;
 mod checks;
 mod cmdline;
@@ -28,6 +29,8 @@ mod loopback;
 mod memmap;
 mod memory;
 mod report;
+mod showmem;
+mod steady;
 mod storm;
 mod walk;
 mod watch;

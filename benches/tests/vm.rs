@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         vm::debian::TESTS,
         vm::firmware::TESTS,
         vm::sweep::TESTS,
+        vm::memmap::accounts::TESTS,
     ]
     .concat();
     let mut trials: Vec<_> =

@@ -4,6 +4,7 @@
 //!
 //! A scenario is one guest, booted once in each mode; [`judge`] says what must hold.
 
+pub(crate) mod accounts;
 mod judge;
 mod lists;
 mod modes;
