@@ -11,12 +11,12 @@ fragments=()    # of its configuration
 
 # What the kernel called $name is made of: sets patches and fragments.
 describe() {
-	local all=("$here"/patches/[0-9]*.patch) config=$here/config
-	all=("${all[@]:1}")    # the first, 0000, is the cover letter
+	local boot=("$here"/patches/boot/[0-9]*.patch) hash=("$here"/patches/hash/[0-9]*.patch) config=$here/config
+	boot=("${boot[@]:1}")    # the first, 0000, is the cover letter
 	patches=()
 	case $name in
 	guest | base | debug | kasan | rt)
-		patches=("${all[@]}")
+		patches=("${boot[@]}" "${hash[@]}")
 		fragments=("$config/base.config")
 		[ "$name" = base ] || fragments+=("$config/debian.config")
 		fragments+=("$config/marks.config" "$config/handoff.config")
@@ -25,7 +25,7 @@ describe() {
 		esac
 		;;
 	stock)
-		patches=("$here"/patches/0001-*.patch)
+		patches=("${boot[0]}")
 		fragments=("$config/base.config" "$config/debian.config" "$config/marks.config")
 		;;
 	host)

@@ -20,7 +20,7 @@ take_from_patches() {
 	local patch
 	shopt -s nullglob
 	git init -q .
-	for patch in "$here"/../patches/000[1-9]-*.patch "$here"/../patches/00[1-9][0-9]-*.patch; do
+	for patch in "$here"/../patches/boot/000[1-9]-*.patch "$here"/../patches/boot/00[1-9][0-9]-*.patch; do
 		git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_*.h' \
 			--include='include/uapi/linux/memmap_*.h' "$patch"
 	done
