@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
-use flatboot_bench::observe::Until;
+use flatboot_bench::observe::{HostPages, Until};
 use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Mode, Request, Shape, Threads, Without};
 use flatboot_bench::{Command, HostOptions, spec};
 
@@ -124,6 +124,9 @@ pub(crate) struct SweepArgs {
     /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init
     #[arg(long, value_name = "init|filled", default_value_t)]
     until: Until,
+    /// Pages that the host may back guest memory with: those that it gives to a VMM that asks for huge ones, or only 4K
+    #[arg(long, value_name = "any|4K", default_value_t)]
+    host_pages: HostPages,
     /// Caps on the threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
     threads: Vec<Threads>,
@@ -177,6 +180,7 @@ impl SweepArgs {
             kernel: self.kernel.clone(),
             stock_kernel: self.stock_kernel.clone(),
             until: self.until,
+            host_pages: self.host_pages,
         }
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn others(a: &Results, b: &Results) -> Vec<Difference> {
         ("initramfs", short(&Some(guest_a.initramfs_sha256.clone())), short(&Some(guest_b.initramfs_sha256.clone()))),
         ("command line", Some(a.sweep.cmdline.clone()), Some(b.sweep.cmdline.clone())),
         ("host memory", Some(bytes(host_a.memory_bytes)), Some(bytes(host_b.memory_bytes))),
+        ("host pages", Some(a.sweep.host_pages.to_string()), Some(b.sweep.host_pages.to_string())),
         ("THP", Some(host_a.thp.clone()), Some(host_b.thp.clone())),
     ]);
     let (versions_a, versions_b) = (&a.facts.versions, &b.facts.versions);

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::disable_transparent_huge_pages;
 
 use super::marks::{self, PortReader, Reported, now_ns};
-use super::{Content, FILLED_CHECK, INIT_LINE, MarksFrom, Order, Until, memory};
+use super::{Content, FILLED_CHECK, HostPages, INIT_LINE, MarksFrom, Order, Until, memory};
 use crate::results::{End, Sample};
 
 /// How long a VMM may take from SIGTERM until it has written its timeline.
@@ -39,7 +40,7 @@ enum Event {
 #[derive(Default)]
 struct Seen {
     /// When init's first line came, and the VMM's memory then.
-    init: Option<(u64, Option<u64>)>,
+    init: Option<(u64, Option<memory::Backed>)>,
     /// Whether its check of the memmap passed, once it has said so.
     filled: Option<bool>,
     console: VecDeque<String>,
@@ -56,6 +57,8 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
     // Once for nothing: the program and its libraries are then in memory for every VMM alike.
     let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
 
+    // Whom this process starts has it from this process.
+    disable_transparent_huge_pages(order.host_pages == HostPages::Small)?;
     let mut command = Command::new(&order.program);
     command.args(&order.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let zero_ns = now_ns();
@@ -71,7 +74,12 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
         return Ok(failed(not_filled(order, &seen, ended), &seen));
     }
     let (console_ns, host_memory_bytes) = match seen.init {
-        Some((console_ns, Some(memory))) => (console_ns, memory),
+        // Not for want of trying: a measurement on pages of 4 KiB must be one.
+        Some((_, Some(memory))) if order.host_pages == HostPages::Small && memory.huge > 0 => {
+            let why = format!("{} bytes of the VMM's memory are huge pages, though only 4K was allowed", memory.huge);
+            return Ok(failed(why, &seen));
+        }
+        Some((console_ns, Some(memory))) => (console_ns, memory.bytes),
         Some((_, None)) => {
             return Ok(failed(format!("no smaps_rollup of the VMM; {}", why(order, &seen, ended)), &seen));
         }
@@ -283,7 +291,15 @@ mod tests {
         let file = directory.join("marks");
         let args = ["-c", script, "vmm"].map(str::to_owned).into_iter().chain([file.display().to_string()]).collect();
         let (program, files) = ("/bin/sh".to_owned(), Vec::new());
-        Order { program, args, marks: marks(file), files, limit_ms: 60_000, until: Until::Init }
+        Order {
+            program,
+            args,
+            marks: marks(file),
+            files,
+            limit_ms: 60_000,
+            until: Until::Init,
+            host_pages: HostPages::Any,
+        }
     }
 
     /// The same, watched until the memmap is filled.

@@ -38,6 +38,41 @@ pub struct Order {
     pub limit_ms: u64,
     /// How long it is watched.
     pub until: Until,
+    /// The pages that the host may back the VMM's memory with.
+    pub host_pages: HostPages,
+}
+
+/// The pages that the host may back a VMM's memory with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HostPages {
+    /// Those that host and VMM agree on: transparent huge pages where the VMM asks for them.
+    #[default]
+    #[serde(rename = "any")]
+    Any,
+    /// 4 KiB each: transparent huge pages are disabled for the VMM's process (`PR_SET_THP_DISABLE`), whatever it asks for.
+    #[serde(rename = "4K")]
+    Small,
+}
+
+impl FromStr for HostPages {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => Ok(Self::Any),
+            "4K" => Ok(Self::Small),
+            _ => Err(format!("{text:?}: must be any or 4K")),
+        }
+    }
+}
+
+impl fmt::Display for HostPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "any",
+            Self::Small => "4K",
+        })
+    }
 }
 
 /// How long a guest is watched.

@@ -43,6 +43,7 @@ fn of(results: &Results) -> Vec<(String, String)> {
         ("Began", date(*began_unix_s)),
         ("Boots", boots(results)),
         ("Timeout", format!("{} s", float(results.sweep.timeout_ms) / 1000.0)),
+        ("Host pages", results.sweep.host_pages.to_string()),
         ("KVM", host.kvm.clone()),
         ("Host CPU", format!("{}, {}", host.cpu_model, count(host.cpus as usize, "processor"))),
         ("Host memory", bytes(host.memory_bytes)),

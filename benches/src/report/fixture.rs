@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results for unit tests.
 
+use crate::observe::HostPages;
 use crate::results::{Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Results, Sample, Sweep, VERSION, Variant};
 
 pub(crate) const GIB: u64 = 1 << 30;
@@ -11,7 +12,8 @@ pub(crate) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
 
 /// A whole sweep, whose times to init in nanoseconds `init` gives by variant and round.
 pub(crate) fn sweep(variants: Vec<Variant>, runs: u32, init: impl Fn(usize, u32) -> u64) -> Results {
-    let sweep = Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0".into() };
+    let sweep =
+        Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0".into(), host_pages: HostPages::Any };
     let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(init(variant, round))) };
     let boots = sweep.boots().map(boot).collect();
     Results { format: FORMAT.into(), version: VERSION, sweep, facts: facts(), boots }

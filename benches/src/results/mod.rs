@@ -13,14 +13,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::observe::HostPages;
+
 pub use blocks::{Block, blocks};
 pub use file::{ResultsError, can_save, load, save};
 pub use groups::{Group, groups};
 
 /// What [`Results::format`] says.
 pub const FORMAT: &str = "flatboot-bench results";
-/// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`].
-pub const VERSION: u32 = 2;
+/// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`],
+/// 2 nothing of [`Sweep::host_pages`].
+pub const VERSION: u32 = 3;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +51,9 @@ pub struct Sweep {
     pub timeout_ms: u64,
     /// The kernel command line that all variants share.
     pub cmdline: String,
+    /// The pages that the host may use.
+    #[serde(default)]
+    pub host_pages: HostPages,
 }
 
 /// One way to boot.

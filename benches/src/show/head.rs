@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::observe::HostPages;
 use crate::results::{Facts, GuestFacts, HostFacts, Results};
 use crate::terminal::{Screen, bold, bytes, count, fields, plain, when};
 
@@ -20,6 +21,9 @@ pub(super) fn head(results: &Results, path: &Path, screen: Screen) -> String {
     }
     list.push(("guest", guest(&facts.guest)));
     list.push(("command line", sweep.cmdline.clone()));
+    if sweep.host_pages == HostPages::Small {
+        list.push(("host pages", "4 KiB only".to_owned()));
+    }
     if !facts.versions.is_empty() {
         let versions: Vec<_> = facts.versions.iter().map(|(name, version)| version_words(name, version)).collect();
         list.push(("versions", versions.join("; ")));

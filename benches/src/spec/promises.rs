@@ -218,6 +218,12 @@ pub const PROMISES: &[Promise] = &[
         &["--release", "--test", "vm", "memmap::"],
     ),
     tests(
+        "hash-tables",
+        Section::Behaviour,
+        "hash tables that the kernel clears when it uses them are right before, while and after they grow, also under QEMU's microvm with memory full of 0xa5",
+        &["--release", "--test", "vm", "tables::"],
+    ),
+    tests(
         "hostile-guest",
         Section::Behaviour,
         "no guest input makes a device panic, loop or leave guest memory",

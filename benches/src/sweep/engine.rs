@@ -13,12 +13,12 @@ use super::modes::{Mode, STOCK};
 use super::progress::{Progress, describe};
 use super::stop::Stop;
 use super::switches::{Place, Switch, word};
-use super::vmm::{Choice, Guest, Vmm};
+use super::vmm::{Choice, Guest, Vmm, Watch};
 use super::{SweepError, setup};
 use crate::command::Command;
 use crate::door::{Door, Error};
 use crate::host::HostOptions;
-use crate::observe::{Order, Surroundings, Until};
+use crate::observe::{HostPages, Order, Surroundings, Until};
 use crate::results::{self, Boot, End, FORMAT, Facts, Results, Sweep, VERSION, Variant};
 use crate::{artifact, initramfs};
 
@@ -51,6 +51,8 @@ pub struct Request {
     pub stock_kernel: Option<PathBuf>,
     /// How long each guest is watched.
     pub until: Until,
+    /// The pages that the host may use.
+    pub host_pages: HostPages,
 }
 
 /// How a sweep ended.
@@ -114,6 +116,7 @@ fn sweep(request: &Request) -> Sweep {
             Until::Init => CMDLINE.to_owned(),
             Until::Filled => CMDLINE.to_owned() + FILLED,
         },
+        host_pages: request.host_pages,
     }
 }
 
@@ -139,6 +142,9 @@ fn earlier(request: &Request) -> Result<Option<Results>, SweepError> {
     }
     if earlier.sweep.cmdline != wanted.cmdline {
         return differs("the kernel command line", earlier.sweep.cmdline, wanted.cmdline);
+    }
+    if earlier.sweep.host_pages != wanted.host_pages {
+        return differs("--host-pages", earlier.sweep.host_pages.to_string(), wanted.host_pages.to_string());
     }
     Ok(Some(earlier))
 }
@@ -285,7 +291,8 @@ impl Bench {
             cpus: variant.cpus,
             without,
         };
-        Ok(vmm.order(&guest, self.scratch.path(), sweep.timeout_ms, self.until))
+        let watch = Watch { limit_ms: sweep.timeout_ms, until: self.until, host_pages: sweep.host_pages };
+        Ok(vmm.order(&guest, self.scratch.path(), &watch))
     }
 }
 

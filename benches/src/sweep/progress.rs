@@ -90,6 +90,7 @@ fn words(left: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::HostPages;
 
     #[test]
     fn time_left_is_that_of_the_variants_to_come() {
@@ -101,7 +102,13 @@ mod tests {
             memory_bytes: 1 << 30,
             cpus,
         };
-        let sweep = Sweep { variants: vec![variant(1), variant(2)], runs: 2, timeout_ms: 1, cmdline: String::new() };
+        let sweep = Sweep {
+            variants: vec![variant(1), variant(2)],
+            runs: 2,
+            timeout_ms: 1,
+            cmdline: String::new(),
+            host_pages: HostPages::Any,
+        };
         let mut progress = Progress::default();
         assert_eq!(progress.left(&sweep, 0), None);
         progress.took.insert(0, (1, Duration::from_secs(10)));

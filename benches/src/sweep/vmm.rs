@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::json;
 
 use super::switches::{Place, Switch, word};
-use crate::observe::{Content, MarksFrom, Order, StagedFile, Until};
+use crate::observe::{Content, HostPages, MarksFrom, Order, StagedFile, Until};
 
 /// The kernel's images, by the names that its build gives them.
 const VMLINUX: &str = "vmlinux";
@@ -125,6 +125,17 @@ pub struct Guest<'a> {
     pub without: Option<&'static Switch>,
 }
 
+/// How a boot is watched, whatever the VMM.
+#[derive(Debug, Clone, Copy)]
+pub struct Watch {
+    /// A boot without init after this time has failed.
+    pub limit_ms: u64,
+    /// How long it is watched.
+    pub until: Until,
+    /// The pages that the host may use.
+    pub host_pages: HostPages,
+}
+
 /// Paths of the files that an adapter stages, all in one directory.
 struct Staged<'a> {
     directory: &'a Path,
@@ -143,7 +154,7 @@ impl Staged<'_> {
 impl Vmm {
     /// What the observer has to do to boot `guest`; files go to `directory`, which has to be there.
     #[must_use]
-    pub fn order(&self, guest: &Guest<'_>, directory: &Path, limit_ms: u64, until: Until) -> Order {
+    pub fn order(&self, guest: &Guest<'_>, directory: &Path, watch: &Watch) -> Order {
         let staged = Staged { directory };
         let copy =
             |name: &str, from: &Path| StagedFile { path: staged.path(name), content: Content::Copy(from.into()) };
@@ -173,7 +184,8 @@ impl Vmm {
                 (words(&["--no-api", "--config-file", &staged.text("vm.json")]), MarksFrom::Nowhere)
             }
         };
-        Order { program: self.program.clone(), args, marks, files, limit_ms, until }
+        let Watch { limit_ms, until, host_pages } = *watch;
+        Order { program: self.program.clone(), args, marks, files, limit_ms, until, host_pages }
     }
 }
 
@@ -281,9 +293,11 @@ mod tests {
         }
     }
 
+    const WATCH: Watch = Watch { limit_ms: 9, until: Until::Init, host_pages: HostPages::Small };
+
     fn order(kind: Kind) -> Order {
         let firmware = kind.is_uefi().then(|| "/f".into());
-        Vmm { kind, program: "/vmm".to_owned(), firmware }.order(&guest(), Path::new("/d,e"), 9, Until::Init)
+        Vmm { kind, program: "/vmm".to_owned(), firmware }.order(&guest(), Path::new("/d,e"), &WATCH)
     }
 
     fn follows(order: &Order, option: &str, value: &str) -> bool {
@@ -302,6 +316,7 @@ mod tests {
                 assert!(everything.contains(part), "{kind}: {part} in {everything}");
             }
             assert_eq!((order.program.as_str(), order.limit_ms), ("/vmm", 9));
+            assert_eq!(order.host_pages, HostPages::Small, "{kind}");
         }
     }
 
@@ -333,7 +348,7 @@ mod tests {
         ] {
             let guest = Guest { without: Switch::named(name), ..guest() };
             assert!(guest.without.is_some(), "{name}");
-            let order = flatboot.order(&guest, Path::new("/d"), 9, Until::Init);
+            let order = flatboot.order(&guest, Path::new("/d"), &WATCH);
             assert!(follows(&order, option, value), "{name}: {:?}", order.args);
         }
     }

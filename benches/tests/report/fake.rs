@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Made-up results that look like measured ones. Nothing here was measured: pictures of it are for looking at pages only.
 
+use flatboot_bench::observe::HostPages;
 use flatboot_bench::results::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Results, Sample, Sweep, VERSION, Variant,
 };
@@ -71,7 +72,13 @@ pub(crate) fn sweep(cpus: &[u8], runs: u32) -> Results {
             }
         }
     }
-    let sweep = Sweep { variants, runs, timeout_ms: 120_000, cmdline: "console=ttyS0 panic=-1 quiet".into() };
+    let sweep = Sweep {
+        variants,
+        runs,
+        timeout_ms: 120_000,
+        cmdline: "console=ttyS0 panic=-1 quiet".into(),
+        host_pages: HostPages::Any,
+    };
     let mut noise = Noise(42);
     let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(&sweep.variants[variant], &mut noise)) };
     let boots = sweep.boots().map(boot).collect();

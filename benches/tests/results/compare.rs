@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `compare` says, and its exit codes.
 
+use flatboot_bench::observe::HostPages;
 use flatboot_bench::results::{End, Results};
 
 use super::{Case, Files, bench, changed, failed, finished, noisy, reached, results, run, variant};
@@ -164,6 +165,7 @@ fn what_is_compared_is_said() {
     b.facts.host.thp = "always".to_owned();
     b.facts.versions.insert("qemu".to_owned(), "QEMU 7.2".to_owned());
     b.sweep.cmdline = "quiet".to_owned();
+    b.sweep.host_pages = HostPages::Small;
     let files_ab = (files.save("a.json", &noisy(1, 10)), files.save("b.json", &b));
     let shown = run(&["compare", &files_ab.0, &files_ab.1]);
     assert_eq!(shown.code, 0);
@@ -171,6 +173,7 @@ fn what_is_compared_is_said() {
         "  revision        1234567 → 7654321-dirty\n",
         "  guest build id  0123456789ab → fedcba987654\n",
         "  command line    console=ttyS0 quiet → quiet\n",
+        "  host pages      any → 4K\n",
         "  THP             madvise → always\n",
         "  qemu            none → QEMU 7.2\n",
     ] {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fastrand::Rng;
+use flatboot_bench::observe::HostPages;
 use flatboot_bench::results::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Results, Sample, Sweep, VERSION, Variant, save,
 };
@@ -109,7 +110,13 @@ fn failed(why: &str) -> End {
 
 /// A whole sweep in which `end` says what comes of each boot, by variant and round.
 fn results(variants: Vec<Variant>, runs: u32, mut end: impl FnMut(&Variant, u32) -> End) -> Results {
-    let sweep = Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0 quiet".to_owned() };
+    let sweep = Sweep {
+        variants,
+        runs,
+        timeout_ms: 60_000,
+        cmdline: "console=ttyS0 quiet".to_owned(),
+        host_pages: HostPages::Any,
+    };
     let boots = sweep
         .boots()
         .map(|(variant, round)| Boot { variant, round, end: end(&sweep.variants[variant], round) })
