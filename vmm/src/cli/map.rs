@@ -78,8 +78,8 @@ pub fn run(args: &MapArgs) -> Result<(), MapError> {
 /// Writes the table of a VM under another VMM; returns what to tell the user.
 fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
     let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
-    let plain = MemoryConfig::parse(&format!("size={}", memory.size.bytes())).map_err(ConfigError::from)?;
-    if memory != (MemoryConfig { arenas: memory.arenas, zeroed: memory.zeroed, ..plain }) {
+    let checked = MemoryConfig::parse(&format!("size={}", memory.size.bytes())).map_err(ConfigError::from)?;
+    if memory != (MemoryConfig { arenas: memory.arenas, zeroed: memory.zeroed, ..checked }) {
         return Err(MapError::ForeignKeys(args.shape.memory.clone()));
     }
     let plan = ForeignHandOff::new(vmm, memory.size, memory.arenas, memory.zeroed)?;
