@@ -27,6 +27,9 @@
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
+//! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
+//! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
+//! | `mounts` | each of many mounts is found by its path, until it is unmounted | `mounts`, `wrong` |
 //! | `handoff` | debugfs has files of the memmap hand-off | `files`: name to content |
 //! | `dmesg=TEXT` | a line of the kernel log contains TEXT | `count`, `lines` (the first 32) |
 //! | `nodmesg=TEXT` | no line does | the same |
@@ -36,7 +39,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::{accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, report, showmem, steady, storm, walk};
+use crate::{accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, report};
+use crate::{showmem, steady, storm, tables, walk};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
 pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
@@ -85,6 +89,9 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
         "rng" => devices::rng(),
         "identifiers" => identifiers::identifiers(),
+        "dentries" => tables::dentries(needed("COUNT")?),
+        "inodes" => tables::inodes(),
+        "mounts" => tables::mounts(),
         "echo" => devices::echo(),
         _ => Err(format!("{name}: no such check")),
     }

@@ -32,6 +32,7 @@ mod report;
 mod showmem;
 mod steady;
 mod storm;
+mod tables;
 mod walk;
 mod watch;
 

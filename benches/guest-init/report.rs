@@ -33,10 +33,15 @@ pub(crate) fn check(name: &str, ok: bool, mut fields: Map<String, Value>) {
     print(&Value::Object(fields));
 }
 
-/// The last line. Returns when all is on the console: what the kernel says of the guest's end does not wait for what a terminal
-/// still holds, and would be in the middle of it.
-pub(crate) fn done(passed: bool) {
-    print(&json!({ "check": "done", "ok": passed }));
+/// Waits until all is on the console: what the kernel says does not wait for what a terminal still holds, and would be in the
+/// middle of it.
+pub(crate) fn drain() {
     // No terminal, nothing held.
     let _ = rustix::termios::tcdrain(io::stdout());
+}
+
+/// The last line, before what the kernel says of the guest's end.
+pub(crate) fn done(passed: bool) {
+    print(&json!({ "check": "done", "ok": passed }));
+    drain();
 }

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::checks::{Outcome, fields};
-use crate::kernel;
+use crate::{kernel, report};
 
 const TRIGGER: &str = "/proc/sysrq-trigger";
 /// The first line of the report.
@@ -16,15 +16,16 @@ const APART_KIB: u64 = 4 << 10;
 
 /// Has the report made: the blocks of every zone add up to what is free in it.
 pub(crate) fn show_mem() -> Outcome {
+    report::drain();
     fs::write(TRIGGER, "m").map_err(|error| format!("{TRIGGER}: {error}"))?;
     let log = kernel::log()?;
     let start = log.iter().rposition(|line| line.contains(FIRST)).ok_or("no report in the kernel log")?;
-    let report = &log[start..];
-    let zones: Vec<_> = report.iter().filter_map(|line| zone(line, report)).collect();
+    let said = &log[start..];
+    let zones: Vec<_> = said.iter().filter_map(|line| zone(line, said)).collect();
     let agree = zones.iter().all(|(_, free, lists)| free.abs_diff(*lists) <= APART_KIB);
     let shown = zones.iter().map(|(name, free, lists)| json!([name, free, lists])).collect();
-    let report = fields([("zones", Value::Array(shown)), ("lines", json!(report))]);
-    Ok((agree && !zones.is_empty(), report))
+    let seen = fields([("zones", Value::Array(shown)), ("lines", json!(said))]);
+    Ok((agree && !zones.is_empty(), seen))
 }
 
 /// Of a zone's line: its name, KiB that are free, and the sum of its blocks, which is in a later line.

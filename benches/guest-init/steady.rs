@@ -74,7 +74,9 @@ mod tests {
     fn what_is_steady() {
         let steady = |reads: &[(u64, u64)]| {
             let mut seen = Seen::default();
-            reads.iter().for_each(|(total, free)| seen.add(*total, *free));
+            for (total, free) in reads {
+                seen.add(*total, *free);
+            }
             seen.is_steady()
         };
         assert!(steady(&[(100, 50), (100, 50 + APART_KIB)]));

@@ -12,6 +12,7 @@ mod vm {
     pub(crate) mod memmap;
     pub(crate) mod sweep;
     pub(crate) mod table;
+    pub(crate) mod tables;
 }
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         vm::firmware::TESTS,
         vm::sweep::TESTS,
         vm::memmap::accounts::TESTS,
+        vm::tables::TESTS,
     ]
     .concat();
     let mut trials: Vec<_> =

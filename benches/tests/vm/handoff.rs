@@ -46,9 +46,6 @@ fn regions_are_shown(lab: &Lab) -> Result<(), Failed> {
 /// KiB that kernels may differ by: the plan of deferred memory and the copy of the table take some, and what boot alone needed, which
 /// the series has more of, is given back from an image whose parts are padded to 2 MiB.
 const IMAGES_KIB: u64 = 64;
-/// The kernel's two hash tables of mounts, which the series allocates before there is a page allocator: a bucket of 8 bytes for each
-/// 512 KiB of 8 GiB.
-const MOUNT_TABLES_KIB: u64 = 2 * 8 * (8 << 20) / 512 / 1024;
 
 /// One thread, all threads, a percentage, no table, and a kernel that lacks all but the marks: the same zones with the
 /// same pages, and the same `MemTotal`, but for what plan and image take.
@@ -70,10 +67,8 @@ fn threads_change_nothing(lab: &Lab) -> Result<(), Failed> {
         guest.kernel = flatboot_bench::artifact::kernel(kernel)?.join("vmlinux");
         let ended = lab.passes(&guest.checks("meminfo"))?;
         let meminfo = ended.report("meminfo").ok_or("no meminfo")?;
-        // Without the series they are taken from memory that the page allocator manages.
-        let tables = if kernel == "stock" { MOUNT_TABLES_KIB } else { 0 };
-        let (shape, managed) = (shape(meminfo), managed_kib(meminfo).saturating_sub(tables));
-        let total = meminfo["total_kib"].as_u64().ok_or("no MemTotal")?.saturating_sub(tables);
+        let (shape, managed) = (shape(meminfo), managed_kib(meminfo));
+        let total = meminfo["total_kib"].as_u64().ok_or("no MemTotal")?;
         let name = format!("{kernel} {parameter} --handoff {handoff}");
         match &first {
             None => first = Some((name, shape, managed, total)),
@@ -122,7 +117,7 @@ fn node_0(ended: &Ended) -> Result<(String, u32), Failed> {
     let nodes = files["memmap_nodes"].as_str().ok_or_else(|| format!("no memmap_nodes: {files}"))?;
     let line: Vec<_> = nodes.lines().nth(1).unwrap_or_default().split(' ').collect();
     match line[..] {
-        ["0", threads, _, sections, _, mode, _] if sections != "0" => Ok((mode.to_owned(), threads.parse()?)),
+        ["0", threads, _, sections, _, mode, _, _] if sections != "0" => Ok((mode.to_owned(), threads.parse()?)),
         _ => Err(format!("node 0 is not as documented, or has nothing deferred: {nodes:?}").into()),
     }
 }
