@@ -53,6 +53,14 @@ fn wait_for_init(lab: &Lab) -> String {
     )
 }
 
+/// The script's VM did not power off when it was asked to, and flatboot says that it ended it.
+fn is_ended_by_grace_period(lab: &Lab, script: &str) -> Result<(), Failed> {
+    let outcome = lab.shell(script)?;
+    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let said = stderr.lines().last().is_some_and(|line| line.contains("did not power off within 1 s"));
+    require(outcome.code == 6 && said, || format!("exit code {}, stderr {stderr:?}", outcome.code))
+}
+
 /// The tiny init knows no power button, so the grace period ends it.
 fn sigterm(lab: &Lab) -> Result<(), Failed> {
     let script = format!(
@@ -61,10 +69,7 @@ fn sigterm(lab: &Lab) -> Result<(), Failed> {
         run = hanging(lab, "256M", 1),
         wait = wait_for_init(lab)
     );
-    let outcome = lab.shell(&script)?;
-    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    let said = stderr.lines().last().is_some_and(|line| line.contains("did not power off within 1 s"));
-    require(outcome.code == 6 && said, || format!("exit code {}, stderr {stderr:?}", outcome.code))
+    is_ended_by_grace_period(lab, &script)
 }
 
 /// A source of random bytes that never gives any: the master of a terminal that nobody has opened. A VMM which waits for it where
@@ -78,10 +83,7 @@ fn hung_device(lab: &Lab) -> Result<(), Failed> {
         run = hanging(lab, "256M", 1),
         wait = wait_for_init(lab)
     );
-    let outcome = lab.shell(&script)?;
-    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    let said = stderr.lines().last().is_some_and(|line| line.contains("did not power off within 1 s"));
-    require(outcome.code == 6 && said, || format!("exit code {}, stderr {stderr:?}", outcome.code))
+    is_ended_by_grace_period(lab, &script)
 }
 
 /// The second VM sees that the first has been there by the console file's growth, and is then ended from outside.
