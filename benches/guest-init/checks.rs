@@ -4,7 +4,7 @@
 //! | check | passes if | fields |
 //! |---|---|---|
 //! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones` |
-//! | `accounts` | what /proc and /sys say of memory adds up | `settings`: /proc/sys/vm; `meminfo`, `zones`, `nodes`, `free_pages`, `deferred_pages`, `complaints` |
+//! | `accounts` | what /proc and /sys say of memory adds up | `settings`: /proc/sys/vm; `meminfo`, `zones`, `nodes`, `free_pages`, `complaints` |
 //! | `set=NAME:VALUE` | /proc/sys/vm/NAME takes the value; `:` between several | `name`, `value` |
 //! | `steady=60` | node 0's `MemTotal` and `MemFree` stay what they are while memory is filled, at most 60 seconds | `reads`, `total_kib`, `free_kib`: least and most; `deferred_first_kib`, `deferred_last_kib` |
 //! | `showmem` | the kernel's report of memory, as it makes it when out of it, adds up | `zones`: name, free and blocks in KiB; `lines` |

@@ -185,7 +185,7 @@ void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end
 	else
 		check_offline(zone, pfn);
 	step(zone, pfn, end_pfn, FREE, SET_UP);
-	zone_page_state_add(pfn - end_pfn, zone, NR_DEFERRED);
+	zone_deferred_pages_add(zone, pfn - end_pfn);
 }
 
 static bool is_ready(int nid, unsigned long page)
@@ -237,6 +237,7 @@ static void grow_node(int nid)
 		while (memmap_grow_zone(zone, 0))
 			CHECK(++grown <= 1000 * BLOCKS_PER_SECTION * plan->nr_sections);
 		CHECK(zone_deferred_pages(zone) == 0);
+		CHECK(!test_bit(ZONE_DEFERRED, &zone->flags));
 	}
 }
 
