@@ -9,6 +9,7 @@ MEMORY ?= 1G
 CPUS   ?= 2
 KEEP   ?= 0
 FIRMWARE ?= 0
+KERNEL ?= guest
 RUNS   ?= 10
 PROMISES ?=
 DEBUG_KERNEL ?= debug
@@ -32,7 +33,11 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
-.PHONY: help boot test check unit browser vm build kernel debug stress shell bench bench-quick ablation spec clean toolchain deny firmware
+# The kernel of KERNEL=cloud instead of the small one, for a command that comes after it.
+WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
+$(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
+
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress shell bench bench-quick ablation spec clean toolchain deny firmware
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -42,9 +47,9 @@ help: ## this list
 	@echo 'Missing Debian packages are installed by name; builds are cached in $(CACHE).'
 	@echo 'Where /dev/kvm cannot run ordinary guests, VMs run in an emulated KVM host; FLATBOOT_KVM=real|emulated overrides.'
 
-boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; FIRMWARE=1 through UEFI
+boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; FIRMWARE=1 through UEFI; KERNEL=cloud
 	@benches/packages.sh kernel rootfs $(if $(filter 1,$(FIRMWARE)),firmware esp)
-	@$(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(FIRMWARE)),--firmware) $(if $(filter 1,$(KEEP)),--keep)
+	@$(WITH_KERNEL) $(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(FIRMWARE)),--firmware) $(if $(filter 1,$(KEEP)),--keep)
 
 test: check unit browser vm ## everything: style, units and properties, the report, then VMs
 
@@ -66,9 +71,14 @@ browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes
 	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
 	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
-vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables
+vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of the memmap, and Debian
 	@benches/packages.sh kernel rootfs firmware esp
+ifeq ($(KERNEL),cloud)
+	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: memmap::; do \
+		cargo test --quiet --release -p flatboot-bench --test vm -- $$tests; done'
+else
 	cargo test --quiet --release --workspace --test host --test vm
+endif
 
 build: toolchain ## flatboot and flatboot-bench
 	@benches/packages.sh host
@@ -78,6 +88,10 @@ build: toolchain ## flatboot and flatboot-bench
 kernel: ## the patched guest kernel: vmlinux and bzImage
 	@benches/packages.sh kernel
 	@guest-kernel/build.sh guest
+
+kernel-cloud: ## Debian's own kernel for clouds with the series, as .deb packages (20 minutes and more)
+	@benches/packages.sh kernel cloud
+	@guest-kernel/cloud.sh
 
 firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
 	@benches/packages.sh firmware

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | firmware | host | rootfs | esp | browser | stress | check
+# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | browser | stress | check
 set -euo pipefail
 
 packages_of() {
 	case $1 in
 	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils lz4 libelf-dev libssl-dev ;;
+	cloud) echo linux-config-6.12 dpkg-dev debhelper kmod rsync zstd ;;
 	firmware) echo dpkg-dev gcc g++ make python3 nasm uuid-dev libcmocka-dev ;;
 	host) echo qemu-system-x86 ;;
 	rootfs) echo debootstrap e2fsprogs ;;
@@ -16,7 +17,7 @@ packages_of() {
 	stress) echo stress-ng ;;
 	check) echo shellcheck ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, firmware, host, rootfs, esp, browser, stress or check" >&2
+		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, browser, stress or check" >&2
 		return 2
 		;;
 	esac

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Checks the series without building a kernel: it applies to the base without fuzz, checkpatch.pl has
-# nothing to say, the headers in it are the generated ones, and the hand-off's parser and the comparison of fast paths pass
-# their tests.
+# nothing to say, the headers in it are the generated ones, and the hand-off's parser and the comparisons of fast paths and
+# of configurations pass their tests.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -120,21 +120,13 @@ check_series() {
 	[ "$failures" -ne "$before" ] || passed "the series ${1##*/} is complete: $((i - 1)) patches"
 }
 
-check_parser() {
-	if "$here/tests/run.sh" >"$work/parser.log" 2>&1; then
-		passed "$(tail -n 1 "$work/parser.log")"
+# Runs the test $1, whose last line of output says what has passed. $2: what it is a test of.
+check_by() {
+	if "$here/tests/$1" >"$work/test.log" 2>&1; then
+		passed "$(tail -n 1 "$work/test.log")"
 	else
-		failed "the hand-off's parser:"
-		cat "$work/parser.log"
-	fi
-}
-
-check_comparison() {
-	if "$here/tests/fast-path-test.sh" >"$work/comparison.log" 2>&1; then
-		passed "$(tail -n 1 "$work/comparison.log")"
-	else
-		failed "the comparison of fast paths:"
-		cat "$work/comparison.log"
+		failed "$2:"
+		cat "$work/test.log"
 	fi
 }
 
@@ -154,8 +146,9 @@ main() {
 	check_alone
 	check_apply && check_headers
 	check_style
-	check_parser
-	check_comparison
+	check_by run.sh "the hand-off's parser"
+	check_by fast-path-test.sh 'the comparison of fast paths'
+	check_by cloud-core-test.sh 'the comparison of configurations'
 	[ "$failures" -eq 0 ] || die "$failures checks failed"
 }
 

@@ -10,6 +10,8 @@
 //! - `flatboot.end=poweroff|reboot|halt|panic|exit|hang` says how to end; `poweroff` by default. A triple fault is
 //!   `flatboot.end=reboot` with the kernel's own `reboot=t`.
 //!
+//! Before the checks it loads the modules that the initramfs has for the kernel that runs: [`modules`].
+//!
 //! After the checks it reports mark 0x61 if all passed, else 0x62. It runs on unmodified kernels too: a file that is
 //! missing is reported, and fails only a check that is about that file.
 
@@ -28,6 +30,7 @@ mod kernel;
 mod loopback;
 mod memmap;
 mod memory;
+mod modules;
 mod report;
 mod showmem;
 mod steady;
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         // A kernel may lack debugfs; what needs a file that is missing then says so.
         let _ = mount(kind, target, kind, MountFlags::empty(), None);
     }
+    modules::load();
     let parameters = cmdline::Parameters::read();
     let passed = checks::run_all(parameters.checks());
     // Without the port there are no marks; `start` has said so.

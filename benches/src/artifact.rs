@@ -103,9 +103,37 @@ pub fn kernel(name: &str) -> Result<PathBuf, ArtifactError> {
     }
 }
 
-/// The Debian 12 root disk: built, or taken from its cache.
-pub fn debian_disk() -> Result<PathBuf, ArtifactError> {
-    built("benches/userland/debian.sh", &[])
+/// Modules that the guest's initramfs is to bring along, a directory for each kernel's release: of the kernel that
+/// `FLATBOOT_GUEST_KERNEL` names, if it comes with any.
+#[must_use]
+pub fn guest_modules() -> Option<PathBuf> {
+    let modules = Path::new(&env::var_os("FLATBOOT_GUEST_KERNEL")?).join("modules");
+    modules.is_dir().then_some(modules)
+}
+
+/// The Debian 12 root disk, built or taken from its cache, and the initramfs of the guest's kernel, if that comes as a package
+/// with its drivers in modules.
+pub fn debian_disk() -> Result<(PathBuf, Option<PathBuf>), ArtifactError> {
+    let package = kernel_package();
+    let args: Vec<&OsStr> = package.iter().map(|path| path.as_os_str()).collect();
+    let disk = built("benches/userland/debian.sh", &args)?;
+    let initramfs = package.map(|_| disk.with_file_name("initrd.img"));
+    Ok((disk, initramfs))
+}
+
+/// The Debian package of the kernel that `FLATBOOT_GUEST_KERNEL` names, if it is one.
+fn kernel_package() -> Option<PathBuf> {
+    let names = fs::read_dir(env::var_os("FLATBOOT_GUEST_KERNEL")?).ok()?;
+    let mut paths = names.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("linux-image-") && name.ends_with(".deb")
+    })
+}
+
+/// The guest's kernel as a user of Debian starts it: the image in /boot if it is a package, else the one without compression.
+pub fn debian_kernel() -> Result<PathBuf, ArtifactError> {
+    Ok(kernel("guest")?.join(if kernel_package().is_some() { "bzImage" } else { "vmlinux" }))
 }
 
 /// The UEFI firmware's image: built, or taken from its cache.
@@ -115,9 +143,11 @@ pub fn firmware() -> Result<PathBuf, ArtifactError> {
 
 /// A disk that UEFI firmware boots: the Debian 12 root file system and, as a unified kernel image, the patched kernel.
 pub fn efi_disk() -> Result<PathBuf, ArtifactError> {
-    let root = debian_disk()?;
+    let (root, initramfs) = debian_disk()?;
     let kernel = kernel("guest")?.join("bzImage");
-    Ok(built("benches/userland/efi-disk.sh", &[root.as_os_str(), kernel.as_os_str()])?.join("disk.img"))
+    let parts = [Some(root), Some(kernel), initramfs];
+    let args: Vec<&OsStr> = parts.iter().flatten().map(|path| path.as_os_str()).collect();
+    Ok(built("benches/userland/efi-disk.sh", &args)?.join("disk.img"))
 }
 
 /// Debian's own kernel for clouds, unmodified: its compressed image.

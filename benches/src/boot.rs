@@ -58,6 +58,8 @@ struct Payload {
     /// The option that names what starts first, and its file.
     first: (&'static str, PathBuf),
     disk: PathBuf,
+    /// Of a kernel that has its drivers in modules.
+    initramfs: Option<PathBuf>,
     /// For a kernel that flatboot loads itself.
     cmdline: Option<&'static str>,
 }
@@ -69,12 +71,15 @@ impl Payload {
             return Ok(Self {
                 first: ("--firmware", artifact::firmware()?),
                 disk: artifact::efi_disk()?,
+                initramfs: None,
                 cmdline: None,
             });
         }
+        let (disk, initramfs) = artifact::debian_disk()?;
         Ok(Self {
-            first: ("--kernel", artifact::kernel("guest")?.join("vmlinux")),
-            disk: artifact::debian_disk()?,
+            first: ("--kernel", artifact::debian_kernel()?),
+            disk,
+            initramfs,
             cmdline: Some("root=/dev/vda rw rootfstype=ext4 quiet loglevel=3"),
         })
     }
@@ -90,6 +95,9 @@ fn command(args: &BootArgs, flatboot: &Path, payload: &Payload) -> Command {
         .arg("--disk")
         .arg(disk_option)
         .args(["--shutdown-timeout", "60", "--timeline", "/dev/null"]);
+    if let Some(initramfs) = &payload.initramfs {
+        command = command.arg("--initramfs").arg(initramfs);
+    }
     if let Some(cmdline) = payload.cmdline {
         command = command.args(["--cmdline", cmdline]);
     }

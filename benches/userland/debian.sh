@@ -2,19 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the Debian 12 root disk: a raw ext4 image with systemd, a login on the serial console, and nothing slow.
 #
-#   debian.sh          builds it, or takes it from the cache; the last line on standard output is its path
+#   debian.sh              builds it, or takes it from the cache; the last line on standard output is its path
+#   debian.sh KERNEL.deb   the same with this kernel's package installed; initrd.img, which that has made, lies beside it
 #
 # The image is made from a directory by mke2fs -d, without mounting anything. Only debootstrap needs root, because it
 # creates device nodes and enters the new system; without root this asks sudo. Packages come from the mirror that this
 # machine's apt uses for Debian 12, else from debootstrap's own default.
 #
-# Cache: ${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs/debian-12-<hash of this script>/root.ext4
+# Cache: ${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs/debian-12-<hash of this script, and of the
+# package if there is one>/root.ext4
 # Remove that directory to build anew with newer packages.
 set -eu
 
 SUITE=bookworm
 SIZE_MIB=1024
 PACKAGES=systemd-sysv,udev,dbus,libpam-systemd,procps
+# With a kernel that has its drivers in modules.
+KERNEL_PACKAGES=initramfs-tools,kmod,zstd
 # The same input gives the same file-system identity.
 UUID=f1a7b007-0000-4000-8000-000000000012
 
@@ -22,13 +26,15 @@ say() { echo "debian.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 main() {
-    [ $# -eq 0 ] || die "$1: no such argument; debian.sh takes none"
+    [ $# -le 1 ] || die "takes one kernel's package at the most, got $#: $*"
+    [ $# -eq 0 ] || [ -r "$1" ] || die "$1: cannot be read: must be a kernel's package, a .deb"
+    package=${1-}
     for tool in debootstrap mke2fs flock sha256sum; do
         PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
             die "$tool: not found (Debian: apt-get install debootstrap e2fsprogs util-linux coreutils)"
     done
     cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs
-    name=debian-12-$(sha256sum <"$0" | cut -c1-16)
+    name=debian-12-$(cat "$0" ${package:+"$package"} | sha256sum | cut -c1-16)
     mkdir -p "$cache" || die "$cache: cannot make it"
     # One build at a time; whoever waited finds the result.
     exec 9>"$cache/lock"
@@ -50,8 +56,9 @@ build() {
     mkdir "$work/out"
     say "building Debian 12 ($SUITE); about two minutes, and 150 MB of packages"
     mirror=$(apt_mirror)
-    as_root sh "$0" --tree "$work/tree" "$mirror" >"$work/log" 2>&1 9>&- &
+    as_root sh "$0" --tree "$work/tree" "$mirror" "$package" >"$work/log" 2>&1 9>&- &
     follow $! "$work/log"
+    [ -z "$package" ] || cp "$work"/tree/boot/initrd.img-* "$work/out/initrd.img"
     say "writing the file system ($(elapsed) s)"
     as_root sh "$0" --image "$work/tree" "$work/out/root.ext4" "$(id -u):$(id -g)" >"$work/log" 2>&1 ||
         { tail -n 20 "$work/log" >&2; die "mke2fs failed"; }
@@ -98,17 +105,28 @@ apt_mirror() {
         awk -F '|' -v suite="$SUITE" '$2 == suite && $3 == "main" && ($4 == "Debian" || $4 == "") { print $1; exit }'
 }
 
-# As root: the system as a directory $1, from mirror $2 if given.
+# As root: the system as a directory $1, from mirror $2 if given, with the kernel's package $3 if given.
 tree() {
     PATH=$PATH:/usr/sbin:/sbin
     # Debian's own locale, and no question asked.
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-    debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$1" ${2:+"$2"} || {
+    debootstrap --variant=minbase --include="$PACKAGES${3:+,$KERNEL_PACKAGES}" "$SUITE" "$1" ${2:+"$2"} || {
         cat "$1/debootstrap/debootstrap.log" 2>/dev/null
         exit 1
     }
     configure "$1"
+    [ -z "${3-}" ] || install_kernel "$1" "$3"
     slim "$1"
+}
+
+# Its scripts make the initramfs.
+install_kernel() {
+    cp "$2" "$1/kernel.deb"
+    chroot "$1" dpkg -i /kernel.deb
+    rm "$1/kernel.deb"
+    # udev loads what the hardware needs, and the initramfs what the root needs.
+    rm -f "$1/etc/systemd/system/systemd-modules-load.service" "$1/etc/systemd/system/kmod-static-nodes.service" \
+        "$1/etc/systemd/system/modprobe@.service"
 }
 
 configure() {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a cloud-style disk that UEFI firmware boots: GPT, an EFI system partition with a unified kernel image, a root partition.
 #
-#   efi-disk.sh ROOT.ext4 BZIMAGE    the last line on standard output is the directory that holds disk.img
+#   efi-disk.sh ROOT.ext4 BZIMAGE [INITRAMFS]    the last line on standard output is the directory that holds disk.img
 #
 # The unified kernel image is systemd's stub (package systemd-boot-efi) with the kernel and its command line as sections; it
 # is /EFI/BOOT/BOOTX64.EFI, where firmware looks on a disk that it does not know. Nothing is mounted, no root is needed.
@@ -28,7 +28,10 @@ CMDLINE="root=PARTUUID=$ROOT_UUID rw rootfstype=ext4 quiet loglevel=3 console=tt
 unified_kernel() {
 	printf '%s' "$CMDLINE" >"$work/cmdline"
 	printf 'ID=flatboot\nPRETTY_NAME="Debian 12 under flatboot"\n' >"$work/os-release"
-	objcopy \
+	local more=()
+	# Behind the largest kernel that there is.
+	[ -z "$initramfs" ] || more=(--add-section .initrd="$initramfs" --change-section-vma .initrd=0x8000000)
+	objcopy "${more[@]}" \
 		--add-section .osrel="$work/os-release" --change-section-vma .osrel=0x20000 \
 		--add-section .cmdline="$work/cmdline" --change-section-vma .cmdline=0x30000 \
 		--add-section .linux="$kernel" --change-section-vma .linux=0x2000000 \
@@ -71,18 +74,18 @@ build() {
 }
 
 main() {
-	[ $# -eq 2 ] || die "takes a root file system's image and a bzImage, got $#: $*"
-	root=$1 kernel=$2
+	[ $# -eq 2 ] || [ $# -eq 3 ] || die "takes a root file system's image, a bzImage and perhaps an initramfs, got $#: $*"
+	root=$1 kernel=$2 initramfs=${3-}
 	local file
-	for file in "$root" "$kernel" "$STUB"; do
+	for file in "$root" "$kernel" "$STUB" ${initramfs:+"$initramfs"}; do
 		[ -r "$file" ] || die "$file: cannot be read (the stub is Debian's package systemd-boot-efi)"
 	done
 	PATH=$PATH:/usr/sbin:/sbin
 	need_tools objcopy:binutils mkfs.vfat:dosfstools mcopy:mtools sfdisk:fdisk sha256sum:coreutils flock:util-linux
 	name=efi label="EFI disk"
 	begin rootfs
-	# Both inputs are in caches by content already: their paths stand for them.
-	build_once "$({ echo "$root" "$kernel"; sha256sum <"$STUB"; cat "${BASH_SOURCE[0]}"; } | sha256sum | cut -c1-16)"
+	# The inputs are in caches by content already: their paths stand for them.
+	build_once "$({ echo "$root" "$kernel" "$initramfs"; sha256sum <"$STUB"; cat "${BASH_SOURCE[0]}"; } | sha256sum | cut -c1-16)"
 }
 
 main "$@"
