@@ -40,6 +40,36 @@ pub const PROMISES: &[Promise] = &[
         &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,4G"],
         Measure::Growth(Bound::AtMost(1.10)),
     ),
+    sweep(
+        "flat-1000g",
+        "time to init at 1000 GiB: {bound} times that at 512 MiB (`async`, flatboot)",
+        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "512M,1000G"],
+        Measure::Growth(Bound::AtMost(1.03)),
+    ),
+    sweep(
+        "flat-256g-qemu",
+        "QEMU's microvm, which tells the kernel nothing: time to init at 256 GiB {bound} times that at 512 MiB (`async`)",
+        &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,256G"],
+        Measure::Growth(Bound::AtMost(1.10)),
+    ),
+    sweep(
+        "flat-256g-qemu-4k",
+        "the same on a host that backs guests with 4 KiB pages: {bound} times",
+        &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,256G", "--host-pages", "4K"],
+        Measure::Growth(Bound::AtMost(1.10)),
+    ),
+    sweep(
+        "flat-256g-qemu-table",
+        "QEMU's microvm with a table of the hand-off: {bound} times",
+        &["--vmm", "qemu-table", "--mode", "async", "--cpus", "2", "--memory", "512M,256G"],
+        Measure::Growth(Bound::AtMost(1.05)),
+    ),
+    sweep(
+        "flat-256g-q35-table",
+        "QEMU's q35 with a table of the hand-off: {bound} times",
+        &["--vmm", "qemu-q35-table", "--mode", "async", "--cpus", "2", "--memory", "512M,256G"],
+        Measure::Growth(Bound::AtMost(1.05)),
+    ),
     firmware(
         "uefi-256g",
         "through UEFI firmware, time to init at 256 GiB: {bound} times that at 1 GiB (`async`, flatboot)",
@@ -124,6 +154,15 @@ pub const PROMISES: &[Promise] = &[
         proof: Proof::Sweep(SweepClaim {
             arguments: &["--vmm", "flatboot", "--mode", "ondemand", "--cpus", "2", "--memory", "256G"],
             measure: Measure::HostMemory(96),
+        }),
+    },
+    Promise {
+        name: "ondemand-memory-1000g",
+        section: Section::Size,
+        statement: "the same at 1000 GiB: {bound}",
+        proof: Proof::Sweep(SweepClaim {
+            arguments: &["--vmm", "flatboot", "--mode", "ondemand", "--cpus", "2", "--memory", "1000G"],
+            measure: Measure::HostMemory(52),
         }),
     },
     tests(

@@ -335,7 +335,7 @@ mod tests {
         let chosen = |names: &[&str]| choose(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(chosen(&[]).unwrap().len(), PROMISES.len());
         let names: Vec<_> = chosen(&["size", "deferred-holes"]).unwrap().iter().map(|promise| promise.name).collect();
-        assert_eq!(names, ["deferred-holes", "footprint", "ondemand-memory"]);
+        assert_eq!(names, ["deferred-holes", "footprint", "ondemand-memory", "ondemand-memory-1000g"]);
         let error = chosen(&["size", "nothing"]).unwrap_err();
         assert_eq!(error.exit_code(), EXIT_USAGE);
         assert!(error.to_string().starts_with("spec nothing: no such promise; there are: flat-256g, "));

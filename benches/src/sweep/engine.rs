@@ -13,7 +13,7 @@ use super::modes::{Mode, STOCK};
 use super::progress::{Progress, describe};
 use super::stop::Stop;
 use super::switches::{Place, Switch, word};
-use super::vmm::{Choice, Guest, Vmm, Watch};
+use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
 use super::{SweepError, setup};
 use crate::command::Command;
 use crate::door::{Door, Error};
@@ -283,16 +283,37 @@ impl Bench {
         let kernel = if mode.is_stock() { self.stock.as_ref().ok_or_else(unknown)? } else { &self.kernel };
         let words = [mode.cmdline(variant.threads.as_deref()), word(without, Place::Cmdline, "")];
         let words = words.iter().filter(|word| !word.is_empty());
+        let table = self.table(vmm.kind, variant.memory_bytes)?;
         let guest = Guest {
             kernel,
             initramfs: &self.initramfs(),
             cmdline: words.fold(sweep.cmdline.clone(), |line, word| format!("{line} {word}")),
             memory_bytes: variant.memory_bytes,
             cpus: variant.cpus,
+            table: table.as_deref(),
             without,
         };
         let watch = Watch { limit_ms: sweep.timeout_ms, until: self.until, host_pages: sweep.host_pages };
         Ok(vmm.order(&guest, self.scratch.path(), &watch))
+    }
+}
+
+impl Bench {
+    /// The table that `flatboot map` makes for a VM of that kind, if it gets one. Made once for each size.
+    fn table(&self, kind: Kind, memory_bytes: u64) -> Result<Option<PathBuf>, SweepError> {
+        let Some((name, _)) = kind.table().filter(|(_, low)| memory_bytes > *low) else { return Ok(None) };
+        let path = self.scratch.path().join(format!("{name}-{}", memory_bytes >> 20));
+        if path.exists() {
+            return Ok(Some(path));
+        }
+        let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
+        let mut command = std::process::Command::new(flatboot);
+        command.args(["map", "--for", name, "--memory", &format!("size={}M", memory_bytes >> 20), "--table"]);
+        let output = command.arg(&path).stdin(std::process::Stdio::null()).output().map_err(SweepError::Scratch)?;
+        if !output.status.success() {
+            return Err(SweepError::Table(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        Ok(Some(path))
     }
 }
 

@@ -90,6 +90,9 @@ pub enum SweepError {
     /// No temporary directory.
     #[error("temporary directory")]
     Scratch(#[source] io::Error),
+    /// `flatboot map` made no table.
+    #[error("flatboot map: {0}")]
+    Table(String),
     /// The observer failed.
     #[error("observer: {0}")]
     Observer(String),

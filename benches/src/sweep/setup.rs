@@ -13,7 +13,7 @@ use object::Object;
 use sha2::{Digest, Sha256};
 
 use super::SweepError;
-use super::vmm::{Choice, Kind, Vmm};
+use super::vmm::{Choice, Vmm};
 use crate::artifact;
 use crate::door::Kvm;
 use crate::observe::{Surroundings, surroundings};
@@ -24,7 +24,7 @@ pub(super) fn vmm(choice: &Choice) -> Result<Vmm, SweepError> {
     let path = match (&choice.path, choice.kind) {
         (Some(path), _) => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
         (None, kind) if kind.is_flatboot() => artifact::flatboot(None).ok_or(crate::door::Error::NoFlatboot)?,
-        (None, Kind::Qemu | Kind::QemuUefi) => in_path("qemu-system-x86_64").ok_or(SweepError::NoQemu)?,
+        (None, kind) if kind.is_qemu() => in_path("qemu-system-x86_64").ok_or(SweepError::NoQemu)?,
         (None, kind) => return Err(SweepError::Vmm { kind, path: PathBuf::new(), why: "name its binary".to_owned() }),
     };
     let wrong = |why: String| SweepError::Vmm { kind: choice.kind, path: path.clone(), why };
@@ -114,6 +114,7 @@ fn revision() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::vmm::Kind;
 
     #[test]
     fn hashes_are_those_that_everyone_computes() {

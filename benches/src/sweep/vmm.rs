@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER};
 use serde_json::json;
 
 use super::switches::{Place, Switch, word};
@@ -13,6 +14,8 @@ use crate::observe::{Content, HostPages, MarksFrom, Order, StagedFile, Until};
 /// The kernel's images, by the names that its build gives them.
 const VMLINUX: &str = "vmlinux";
 const BZIMAGE: &str = "bzImage";
+/// What a table is staged as.
+const TABLE: &str = "table.bin";
 
 /// A kind of VMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +28,10 @@ pub enum Kind {
     Qemu,
     /// The same through UEFI firmware.
     QemuUefi,
+    /// QEMU's microvm machine with a table of the hand-off.
+    QemuTable,
+    /// QEMU's q35 machine with a table of the hand-off.
+    QemuQ35Table,
     /// Firecracker.
     Firecracker,
     /// Cloud Hypervisor.
@@ -33,8 +40,16 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which help lists them.
-    pub const ALL: [Self; 6] =
-        [Self::Flatboot, Self::FlatbootUefi, Self::Qemu, Self::QemuUefi, Self::Firecracker, Self::CloudHypervisor];
+    pub const ALL: [Self; 8] = [
+        Self::Flatboot,
+        Self::FlatbootUefi,
+        Self::Qemu,
+        Self::QemuUefi,
+        Self::QemuTable,
+        Self::QemuQ35Table,
+        Self::Firecracker,
+        Self::CloudHypervisor,
+    ];
 
     /// Its name on the command line and in results.
     #[must_use]
@@ -44,6 +59,8 @@ impl Kind {
             Self::FlatbootUefi => "flatboot-uefi",
             Self::Qemu => "qemu",
             Self::QemuUefi => "qemu-uefi",
+            Self::QemuTable => "qemu-table",
+            Self::QemuQ35Table => "qemu-q35-table",
             Self::Firecracker => "firecracker",
             Self::CloudHypervisor => "cloud-hypervisor",
         }
@@ -53,6 +70,22 @@ impl Kind {
     #[must_use]
     pub fn is_flatboot(self) -> bool {
         matches!(self, Self::Flatboot | Self::FlatbootUefi)
+    }
+
+    /// Whether it is a machine of QEMU's.
+    #[must_use]
+    pub fn is_qemu(self) -> bool {
+        matches!(self, Self::Qemu | Self::QemuUefi | Self::QemuTable | Self::QemuQ35Table)
+    }
+
+    /// What `flatboot map --for` calls it, if it gets a table, and the memory without which there is nothing to say in one: docs/other-vmms.md.
+    #[must_use]
+    pub fn table(self) -> Option<(&'static str, u64)> {
+        match self {
+            Self::QemuTable => Some(("qemu-microvm", 3072 << 20)),
+            Self::QemuQ35Table => Some(("qemu-q35", 2816 << 20)),
+            _ => None,
+        }
     }
 
     /// Whether the kernel is loaded by firmware.
@@ -121,6 +154,8 @@ pub struct Guest<'a> {
     pub memory_bytes: u64,
     /// vCPUs.
     pub cpus: u8,
+    /// The table of the hand-off, for a VMM that does not make one itself.
+    pub table: Option<&'a Path>,
     /// What is switched off; its word on the kernel command line is in [`Guest::cmdline`] already.
     pub without: Option<&'static Switch>,
 }
@@ -164,17 +199,21 @@ impl Vmm {
         };
         let mut files = vec![kernel, copy("initramfs", guest.initramfs)];
         files.extend(self.firmware.as_deref().map(|firmware| copy("firmware.fd", firmware)));
+        files.extend(guest.table.map(|table| copy(TABLE, table)));
         let (args, marks) = match self.kind {
             Kind::Flatboot => (flatboot(guest, &staged, VMLINUX), timeline(&staged)),
             Kind::FlatbootUefi => {
                 let firmware = words(&["--firmware", &staged.text("firmware.fd")]);
                 ([flatboot(guest, &staged, BZIMAGE), firmware].concat(), timeline(&staged))
             }
-            Kind::Qemu => (qemu(guest, &staged, VMLINUX, "acpi=off"), MarksFrom::Port(staged.path("marks"))),
+            Kind::Qemu | Kind::QemuTable => {
+                (qemu(guest, &staged, VMLINUX, &microvm("acpi=off")), MarksFrom::Port(staged.path("marks")))
+            }
+            Kind::QemuQ35Table => (qemu(guest, &staged, VMLINUX, Q35), MarksFrom::Port(staged.path("marks"))),
             Kind::QemuUefi => {
                 let firmware = words(&["-bios", &staged.text("firmware.fd")]);
                 // Firmware finds the processors in the ACPI tables.
-                let args = [qemu(guest, &staged, BZIMAGE, "acpi=on"), firmware].concat();
+                let args = [qemu(guest, &staged, BZIMAGE, &microvm("acpi=on")), firmware].concat();
                 (args, MarksFrom::Port(staged.path("marks")))
             }
             Kind::CloudHypervisor => (cloud_hypervisor(guest, &staged), MarksFrom::Nowhere),
@@ -220,16 +259,28 @@ fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String>
     [words(&["run"]), shared_words(guest, staged, kernel), own].concat()
 }
 
-/// The fastest microvm that QEMU's documentation (docs/system/i386/microvm.rst) describes, and the mark port. The memory is
-/// not reserved, as no other VMM's is.
-fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, acpi: &str) -> Vec<String> {
-    let machine = format!("microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,{acpi},memory-backend=ram");
+/// The fastest microvm that QEMU's documentation (docs/system/i386/microvm.rst) describes.
+fn microvm(acpi: &str) -> String {
+    format!("microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,{acpi},memory-backend=ram")
+}
+
+/// A PC without what a server lacks, too.
+const Q35: &str = "q35,accel=kvm,usb=off,vmport=off,smbus=off,sata=off,hpet=off,memory-backend=ram";
+
+/// A machine of QEMU's, with the mark port and the table, if there is one. The memory is not reserved, as no other VMM's is.
+fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, machine: &str) -> Vec<String> {
+    let table = match guest.table {
+        Some(_) => words(&["-fw_cfg", &format!("name={FW_CFG_FILE},file={}", staged.text(TABLE).replace(',', ",,"))]),
+        None => Vec::new(),
+    };
+    let parameter = if guest.table.is_some() { format!(" {KERNEL_PARAMETER}={FW_CFG}") } else { String::new() };
+    let cmdline = format!("{}{parameter}", guest.cmdline);
     let object = format!("memory-backend-ram,id=ram,reserve=off,size={}M", guest.memory_bytes >> 20);
     let marks = format!("file,id=marks,path={}", staged.text("marks").replace(',', ",,"));
     let (memory, cpus) = (format!("{}M", guest.memory_bytes >> 20), guest.cpus.to_string());
-    words(&[
+    let machine = words(&[
         "-M",
-        &machine,
+        machine,
         "-object",
         &object,
         "-m",
@@ -248,7 +299,7 @@ fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, acpi: &str) -> Vec
         "-initrd",
         &staged.text("initramfs"),
         "-append",
-        &guest.cmdline,
+        &cmdline,
         "-chardev",
         "stdio,id=console,signal=off",
         "-serial",
@@ -257,7 +308,8 @@ fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, acpi: &str) -> Vec
         &marks,
         "-device",
         "isa-debugcon,iobase=0x80,chardev=marks",
-    ])
+    ]);
+    [machine, table].concat()
 }
 
 fn cloud_hypervisor(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
@@ -289,6 +341,7 @@ mod tests {
             cmdline: "a b=\"c d\"".to_owned(),
             memory_bytes: 4 << 30,
             cpus: 3,
+            table: None,
             without: None,
         }
     }
@@ -336,6 +389,19 @@ mod tests {
         let configuration: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(configuration["machine-config"]["mem_size_mib"], 4096);
         assert_eq!(configuration["boot-source"]["boot_args"], "a b=\"c d\"");
+    }
+
+    #[test]
+    fn a_table_is_staged_and_asked_for() {
+        for kind in [Kind::QemuTable, Kind::QemuQ35Table] {
+            let vmm = Vmm { kind, program: "/vmm".to_owned(), firmware: None };
+            let order = vmm.order(&Guest { table: Some(Path::new("/t")), ..guest() }, Path::new("/d,e"), &WATCH);
+            assert_eq!(order.files[2].content, Content::Copy("/t".into()));
+            assert!(follows(&order, "-append", "a b=\"c d\" memmap_handoff=fw_cfg"), "{:?}", order.args);
+            assert!(follows(&order, "-fw_cfg", "name=opt/org.flatboot/memmap-handoff,file=/d,,e/table.bin"));
+            assert!(kind.table().is_some() && kind.is_qemu());
+        }
+        assert_eq!(Kind::Qemu.table(), None);
     }
 
     #[test]
