@@ -13,23 +13,51 @@ const SETTINGS: &str = "/proc/sys/vm";
 const NODES: &str = "/sys/devices/system/node";
 /// Files are read one after the other, and each processor keeps some pages uncounted for a while: 8 MiB.
 const APART_KIB: u64 = 8 << 10;
+/// Where a processor is held up between two files they are further apart: so many readings may be.
+const READINGS: usize = 5;
 
 /// Every setting, every line of /proc/meminfo, every zone, the totals of every node; and what of it does not agree.
 pub(crate) fn accounts() -> Outcome {
-    let meminfo = files::text("/proc/meminfo")?;
-    let vmstat = files::text("/proc/vmstat")?;
-    let zones = zones(&files::text("/proc/zoneinfo")?);
-    let nodes = nodes()?;
-    let complaints = complaints(&meminfo, &vmstat, &zones, &nodes);
+    let mut reading = Reading::now()?;
+    for _ in 1..READINGS {
+        if reading.complaints().is_empty() {
+            break;
+        }
+        reading = Reading::now()?;
+    }
+    let complaints = reading.complaints();
     let report = fields([
         ("complaints", json!(complaints)),
         ("settings", settings()),
-        ("meminfo", lines(&meminfo)),
-        ("zones", json!(zones)),
-        ("nodes", json!(nodes)),
-        ("free_pages", vmstat_sum(&vmstat, "nr_free_pages").into()),
+        ("meminfo", lines(&reading.meminfo)),
+        ("zones", json!(reading.zones)),
+        ("nodes", json!(reading.nodes)),
+        ("free_pages", vmstat_sum(&reading.vmstat, "nr_free_pages").into()),
     ]);
     Ok((complaints.is_empty(), report))
+}
+
+/// What the places say, one after the other.
+struct Reading {
+    meminfo: String,
+    vmstat: String,
+    zones: Vec<Map<String, Value>>,
+    nodes: Vec<Map<String, Value>>,
+}
+
+impl Reading {
+    fn now() -> Result<Self, String> {
+        Ok(Self {
+            meminfo: files::text("/proc/meminfo")?,
+            vmstat: files::text("/proc/vmstat")?,
+            zones: zones(&files::text("/proc/zoneinfo")?),
+            nodes: nodes()?,
+        })
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        complaints(&self.meminfo, &self.vmstat, &self.zones, &self.nodes)
+    }
 }
 
 /// Writes a setting of /proc/sys/vm: `NAME:VALUE`, or `NAME:VALUE:VALUE…` for one that has several.
