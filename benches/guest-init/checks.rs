@@ -35,11 +35,13 @@
 //! | `nodmesg=TEXT` | no line does | the same |
 //! | `vmstat` | /proc/vmstat can be read | `values` |
 //! | `echo` | a line comes from the console; `ready` asks for it | `line` |
+//! | `loaded=NAME:NAME` | each of these modules is loaded | `modules`: all that are |
+//! | `text` | the address of the kernel's text can be read | `address` |
 //! | `uname` | the kernel says what it is | `release`, `version`, `cmdline` |
 
 use serde_json::{Map, Value};
 
-use crate::{accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, report};
+use crate::{accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, report};
 use crate::{showmem, steady, storm, tables, walk};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
@@ -85,6 +87,8 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "nodmesg" => kernel::dmesg(needed("TEXT")?, false),
         "calm" => kernel::calm(),
         "uname" => kernel::uname(),
+        "loaded" => modules::loaded(needed("NAME")?),
+        "text" => kernel::text(),
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
         "rng" => devices::rng(),

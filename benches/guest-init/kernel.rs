@@ -51,6 +51,14 @@ pub(crate) fn handoff() -> Outcome {
     Ok((!found.is_empty(), fields([("files", Value::Object(found))])))
 }
 
+/// Where the kernel's text lies: another place at each boot if it is randomized.
+pub(crate) fn text() -> Outcome {
+    let symbols = files::text("/proc/kallsyms")?;
+    let text = symbols.lines().find_map(|line| line.strip_suffix(" T _text")).ok_or("/proc/kallsyms: no _text")?;
+    let address = u64::from_str_radix(text, 16).map_err(|_| format!("/proc/kallsyms: {text:?} is no address"))?;
+    Ok((address != 0, fields([("address", address.into())])))
+}
+
 /// Whether a line of the kernel log contains `text`.
 pub(crate) fn dmesg(text: &str, wanted: bool) -> Outcome {
     // The kernel logs its command line, which has the text in it because we were asked for it there.

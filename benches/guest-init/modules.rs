@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::checks::{Outcome, fields};
 use crate::{files, report};
 
 /// Loads what is in `/modules/RELEASE` for the kernel of that release, in the order that the file `order` there says. Of what
@@ -28,4 +29,11 @@ fn load_one(path: &Path) -> std::io::Result<()> {
         Err(rustix::io::Errno::EXIST) => Ok(()),
         result => Ok(result?),
     }
+}
+
+/// Whether each of `wanted`, names with `:` between them, is loaded.
+pub(crate) fn loaded(wanted: &str) -> Outcome {
+    let text = files::text("/proc/modules")?;
+    let modules: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    Ok((wanted.split(':').all(|name| modules.contains(&name)), fields([("modules", json!(modules))])))
 }

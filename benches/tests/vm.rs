@@ -3,6 +3,7 @@
 
 mod vm {
     pub(crate) mod boots;
+    pub(crate) mod cloud;
     pub(crate) mod debian;
     pub(crate) mod devices;
     pub(crate) mod endings;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         vm::sweep::TESTS,
         vm::memmap::accounts::TESTS,
         vm::tables::TESTS,
+        vm::cloud::tests(),
     ]
     .concat();
     let mut trials: Vec<_> =
