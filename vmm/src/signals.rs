@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vmm_sys_util::eventfd::EventFd;
 
 use crate::devices::bus::lock;
-use crate::ending::Ending;
-use crate::vmm::Handle;
+use crate::vmm::Caller;
 
 /// Whether somebody outside wants the VM to end: then it is not started again.
 #[derive(Debug, Clone, Default)]
@@ -35,22 +33,13 @@ impl Stop {
     }
 }
 
-/// Listens from now on. The first signal presses `power_button`; `grace` later, or at the second signal, the VM ends.
-pub fn listen(power_button: EventFd, grace: Duration, vmm: Handle, stop: Stop) -> io::Result<()> {
+/// Listens from now on: each signal is passed on to `vmm`, and the first one to `stop`.
+pub fn listen(vmm: Caller, stop: Stop) -> io::Result<()> {
     let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut pending = signals.forever();
-        if pending.next().is_none() {
-            return;
-        }
-        stop.ask();
-        if power_button.write(1).is_err() {
-            return vmm.end(Ending::Stopped { why: "a signal came and the power button does not work".to_owned() });
-        }
-        tracing::info!("asked the guest to power off");
-        end_after(grace, &vmm);
-        if pending.next().is_some() {
-            vmm.end(Ending::Stopped { why: "a second signal came before the guest had powered off".to_owned() });
+        for _ in signals.forever() {
+            stop.ask();
+            vmm.signal();
         }
     })?;
     Ok(())
@@ -63,17 +52,6 @@ fn heard(status: &str) -> Vec<i32> {
     let mut heard = vec![SIGTERM];
     heard.extend([SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0));
     heard
-}
-
-fn end_after(grace: Duration, vmm: &Handle) {
-    let timer = vmm.clone();
-    let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
-        thread::sleep(grace);
-        timer.end(Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
-    });
-    if started.is_err() {
-        vmm.end(Ending::Stopped { why: "no thread to wait for its power-off".to_owned() });
-    }
 }
 
 #[cfg(test)]
