@@ -99,9 +99,9 @@ fn with_events(
     let restart = if listen.is_some() { Restart::Here } else { Restart::Outside };
     let mut vmm = Vmm::new(restart, events.clone());
     let api = listen.map(|listen| Api::start(listen, vmm.caller())).transpose()?;
-    if api.is_some() {
-        // Whatever is there when a signal comes, the socket has to go.
-        vmm.listen().map_err(RunError::Signals)?;
+    if let Some(api) = &api {
+        // Whenever a signal comes, the socket has to go.
+        vmm.listen(api.remover()).map_err(RunError::Signals)?;
     }
     let restarts = restarts();
     let result = own(vmm, vm, Origin { zero: Some(zero), again: restarts.is_some() });

@@ -4,12 +4,14 @@
 
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::devices::bus::lock;
 use crate::vmm::Caller;
@@ -33,11 +35,17 @@ impl Stop {
     }
 }
 
-/// Listens from now on: each signal is passed on to `vmm`, and the first one to `stop`.
-pub fn listen(vmm: Caller, stop: Stop) -> io::Result<()> {
+/// Listens from now on: each signal is passed on to `vmm`, and the first one to `stop`. One that comes while `starting` ends the
+/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off.
+pub fn listen(vmm: Caller, stop: Stop, starting: Arc<AtomicBool>, leave: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            if starting.load(Ordering::Acquire) {
+                leave();
+                // It does not come back.
+                let _ = emulate_default_handler(signal);
+            }
             stop.ask();
             vmm.signal();
         }

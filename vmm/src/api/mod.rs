@@ -13,6 +13,7 @@ mod words;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -53,7 +54,7 @@ pub struct Api {
     stop: Option<oneshot::Sender<()>>,
     ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
-    _bound: Bound,
+    bound: Arc<Bound>,
 }
 
 impl Api {
@@ -72,7 +73,15 @@ impl Api {
             runtime.block_on(connections::serve(listener, caller, stopped));
             drop(done);
         });
-        Ok(Self { stop: Some(stop), ended, thread: Some(thread.map_err(host)?), _bound: bound })
+        Ok(Self { stop: Some(stop), ended, thread: Some(thread.map_err(host)?), bound: Arc::new(bound) })
+    }
+}
+
+impl Api {
+    /// Removes the socket, for whoever is about to end the process.
+    pub fn remover(&self) -> impl Fn() + Send + 'static {
+        let bound = Arc::clone(&self.bound);
+        move || bound.remove()
     }
 }
 
@@ -84,6 +93,7 @@ impl Drop for Api {
         if let Some(thread) = self.thread.take().filter(|_| in_time) {
             let _ = thread.join();
         }
+        self.bound.remove();
     }
 }
 

@@ -84,13 +84,20 @@ fn inherit(number: i32) -> Result<UnixListener, String> {
     if listens { Ok(socket.into()) } else { Err(format!("is something else: {MUST}")) }
 }
 
-impl Drop for Bound {
-    fn drop(&mut self) {
+impl Bound {
+    /// Removes the socket's file, if it is still the one.
+    pub(super) fn remove(&self) {
         let Some(Made { path, identity }) = &self.0 else { return };
         if fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == *identity) {
             // There is nobody left to tell.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 

@@ -170,7 +170,7 @@ mod tests {
         let pieces = [Mapped { host: 1000, length: 10, guest: 5 }, Mapped { host: 2000, length: 10, guest: 1 << 32 }];
         for (host, guest) in [(999, None), (1000, Some(5)), (1009, Some(14)), (1010, None), (2003, Some((1 << 32) + 3))]
         {
-            assert_eq!(guest_address(&pieces, host), guest);
+            assert_eq!(guest_address(pieces.into_iter(), host), guest);
         }
     }
 

@@ -56,6 +56,13 @@ pub fn map(slots: &[GpaRange], backing: Backing) -> Result<GuestMemory, MapError
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
+/// Ordinary memory at these places, for tests.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn from_ranges(ranges: &[(GuestAddress, usize)]) -> Result<GuestMemory, MapError> {
+    let slots: Vec<_> = ranges.iter().map(|(start, length)| GpaRange::of(start.raw_value(), *length as u64)).collect();
+    map(&slots, Backing::default())
+}
+
 fn map_slot(slot: GpaRange, backing: Backing) -> Result<Region, MapError> {
     let size = slot.length();
     let failed = |source| MapError::Map { size, gpa: slot.start(), hint: hint(backing, &source), source };

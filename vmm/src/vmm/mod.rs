@@ -12,6 +12,8 @@ mod lifecycle;
 mod live;
 mod requests;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -57,6 +59,8 @@ pub struct Vmm {
     restart: Restart,
     stop: Stop,
     listening: bool,
+    /// Whether a VM is being started, which may take long.
+    starting: Arc<AtomicBool>,
     /// Signals that have come.
     signals: u32,
     events: Events,
@@ -95,8 +99,8 @@ impl Vmm {
     pub fn new(restart: Restart, events: Events) -> Self {
         let (sender, messages) = channel();
         let caller = Caller(sender);
-        let stop = Stop::default();
-        Self { caller, messages, vm: None, started: 0, restart, stop, listening: false, signals: 0, events }
+        let (stop, starting) = (Stop::default(), Arc::default());
+        Self { caller, messages, vm: None, started: 0, restart, stop, listening: false, starting, signals: 0, events }
     }
 
     /// For whoever wants something of it.
@@ -106,9 +110,10 @@ impl Vmm {
     }
 
     /// From now on signals are heard here, and do not end the process.
-    pub fn listen(&mut self) -> std::io::Result<()> {
+    /// One that comes while a VM is started ends it all the same, behind `leave`.
+    pub fn listen(&mut self, leave: impl Fn() + Send + 'static) -> std::io::Result<()> {
         if !std::mem::replace(&mut self.listening, true) {
-            signals::listen(self.caller(), self.stop.clone())?;
+            signals::listen(self.caller(), self.stop.clone(), Arc::clone(&self.starting), leave)?;
         }
         Ok(())
     }
@@ -132,7 +137,13 @@ impl Vmm {
         self.events.vm("booting");
         self.started += 1;
         let (config, handle) = (kept.config.clone(), self.caller.handle(self.started));
-        let live = Live::start(config, origin, handle, || self.listen())?;
+        self.starting.store(true, Ordering::Release);
+        let live = Live::start(config, origin, handle, || {
+            self.starting.store(false, Ordering::Release);
+            self.listen(|| ())
+        });
+        self.starting.store(false, Ordering::Release);
+        let live = live?;
         if let Some(kept) = &mut self.vm {
             kept.stage = Stage::Live(live);
         }

@@ -3,7 +3,7 @@
 
 use super::call::{Answer, Call, Info, InfoState};
 use super::error::VmmError;
-use super::lifecycle::{NotNow, State};
+use super::lifecycle::{NotNow, State, Step};
 use super::live::{Live, Origin};
 use super::{Kept, Stage, Vmm};
 use crate::config::{AddDiskError, DiskOption, VmConfig};
@@ -63,7 +63,7 @@ impl Vmm {
     }
 
     fn pause(&mut self) -> Result<(), VmmError> {
-        self.running()?;
+        self.running()?.state().after(Step::Pause)?;
         self.events.vm("pausing");
         self.running()?.pause()?;
         self.events.vm("paused");
@@ -71,7 +71,7 @@ impl Vmm {
     }
 
     fn resume(&mut self) -> Result<(), VmmError> {
-        self.running()?;
+        self.running()?.state().after(Step::Resume)?;
         self.events.vm("resuming");
         self.running()?.resume()?;
         self.events.vm("resumed");
