@@ -45,7 +45,15 @@ impl Server {
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut server = Self { child, directory };
         server.wait_for("no socket", |server| UnixStream::connect(server.socket()).is_ok());
+        // The last of what it has from the beginning.
+        server.wait_for("no signals", |server| server.has_thread("signals"));
         server
+    }
+
+    fn has_thread(&self, name: &str) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.into_iter().any(|found| found.trim() == name)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
