@@ -2,6 +2,7 @@
 //! Guests under flatboot, through the door: on this machine's KVM, or in one emulated KVM host for all of them.
 
 mod vm {
+    pub(crate) mod api;
     pub(crate) mod boots;
     pub(crate) mod cloud;
     pub(crate) mod debian;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let tests: Vec<(&'static str, Body)> = [
         vm::boots::TESTS,
+        vm::api::TESTS,
         vm::endings::TESTS,
         vm::devices::TESTS,
         vm::handoff::TESTS,

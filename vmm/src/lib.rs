@@ -2,6 +2,7 @@
 //! flatboot: a VMM on KVM for guests whose boot time does not grow with their memory.
 
 pub mod acpi;
+pub mod api;
 pub mod bits;
 pub mod boot;
 pub mod check;
@@ -11,7 +12,9 @@ pub mod config;
 pub mod cpu;
 pub mod devices;
 pub mod ending;
+pub mod events;
 pub mod firmware;
+pub mod inherited;
 pub mod kernel;
 pub mod layout;
 pub mod memory;

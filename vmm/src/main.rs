@@ -3,12 +3,14 @@
 
 use std::env::{self, VarError};
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use flatboot::check::{self, chain};
-use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, in_options, map, stdio};
-use flatboot::config::VmConfig;
+use flatboot::cli::{Cli, ExitStatus, NotACommand, OutsideArgs, Verb, in_options, map, stdio};
+use flatboot::config::{ConfigError, VmConfig};
+use flatboot::ending::Ending;
 use flatboot::run::{self, RunError};
 
 fn main() -> ExitCode {
@@ -23,15 +25,11 @@ fn main() -> ExitCode {
     if let Err(line) = log_to_stderr() {
         return fail(&line, ExitStatus::Usage);
     }
-    match cli.verb {
+    let Some(verb) = cli.verb else { return serve(None, Ok(None), cli.outside, zero) };
+    match verb {
         Verb::Run(args) => {
-            let typed = args.config.is_none();
-            match args.vm().map_err(RunError::from).and_then(|vm| run::run(vm, zero)) {
-                Ok(ending) => ExitStatus::from(&ending).into(),
-                Err(error) if typed => refuse(&in_options(&chain(&error)), error.is_usage()),
-                // A file is no command line, whatever is wrong with it.
-                Err(error) => refuse(&chain(&error), false),
-            }
+            let (config, outside) = (args.config.clone(), args.outside.clone());
+            serve(config.as_deref(), args.vm().map(Some), outside, zero)
         }
         Verb::Config(raw) => match VmConfig::try_from(*raw) {
             Ok(vm) => printed(vm.to_json().map_err(io::Error::other).and_then(|json| print(&json))),
@@ -42,6 +40,22 @@ fn main() -> ExitCode {
             Ok(()) => ExitStatus::Done.into(),
             Err(error) => refuse(&in_options(&chain(&error)), error.is_usage()),
         },
+    }
+}
+
+/// Runs `vm`, which is in the file `config` if it was not typed, or what somebody asks for.
+fn serve(
+    config: Option<&Path>,
+    vm: Result<Option<VmConfig>, ConfigError>,
+    outside: OutsideArgs,
+    zero: Instant,
+) -> ExitCode {
+    let run = || -> Result<Option<Ending>, RunError> { run::run(vm?, outside.open()?, zero) };
+    match run() {
+        Ok(ending) => ending.as_ref().map_or(ExitStatus::Done, ExitStatus::from).into(),
+        // A file is no command line, whatever is wrong with it.
+        Err(error) if config.is_some() => refuse(&chain(&error), false),
+        Err(error) => refuse(&in_options(&chain(&error)), error.is_usage()),
     }
 }
 

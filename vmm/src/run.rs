@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flatboot run`: from the configuration to the process's exit status.
+//! `flatboot run`, and flatboot as a server: from a configuration, or none yet, to the process's exit status.
 
 use std::env;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::boot::{self, BootError};
-use crate::config::{Config, ConfigError, FileError, OutputFile, SerialConfig, VmConfig};
+use crate::api::{Api, ApiError, Listen};
+use crate::config::{ConfigError, VmConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
-use crate::memory::Size;
+use crate::events::{Events, Monitor};
 use crate::probe::{self, ProbeError};
 use crate::stdio;
-use crate::timeline::{self, Timeline};
+use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError};
 
 /// Set by flatboot itself when it starts again: how many times it has.
 const RESTARTS: &str = "FLATBOOT_RESTARTS";
-/// A guest that resets sooner than this...
-const SOON: Duration = Duration::from_secs(1);
-/// ...waits this long before it starts again: one that does nothing else leaves the host its processors.
-const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// Why there is no ending to report.
 #[derive(Debug, thiserror::Error)]
@@ -30,23 +25,24 @@ pub enum RunError {
     /// The command line or one of its files.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A file to write went away.
-    #[error(transparent)]
-    Output(#[from] FileError),
     /// The VM did not start.
     #[error(transparent)]
-    Boot(#[from] BootError),
+    Vmm(#[from] VmmError),
+    /// Nobody can ask anything.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// Nobody can watch.
+    #[error("--event-monitor: cannot be written to")]
+    Events(#[source] io::Error),
+    /// Signals cannot be handled.
+    #[error("signals cannot be handled")]
+    Signals(#[source] io::Error),
     /// The guest failed because this host's KVM cannot run guests.
     #[error(transparent)]
     Probe(#[from] ProbeError),
     /// The guest ran, but its timeline is lost.
-    #[error("--timeline {path}: cannot be written")]
-    Timeline {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Timeline(#[from] TimelineError),
     /// The guest asked for a reset and could not be started again.
     #[error("--restart-on-reset: this program cannot be started again")]
     Restart(#[source] io::Error),
@@ -58,72 +54,81 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Config(error) => error.is_usage(),
-            Self::Boot(BootError::Plan(error)) => error.is_usage(),
+            Self::Vmm(error) => error.is_usage(),
             _ => false,
         }
     }
 }
 
-/// What is needed after the configuration has been consumed.
-struct Aftermath {
-    timeline: Option<OutputFile>,
-    restart: bool,
-    vcpus: u8,
-    memory: u64,
+/// Who else has a say in what happens, and who watches.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// Where requests come from.
+    pub api: Option<Listen>,
+    /// Where events go.
+    pub events: Option<std::fs::File>,
 }
 
-/// Runs the VM to its end. `zero` is when this process began to execute.
-pub fn run(vm: VmConfig, zero: Instant) -> Result<Ending, RunError> {
-    let timeline = Arc::new(Timeline::new(zero));
-    let mut config = Config::try_from(vm)?;
-    timeline.phase("configuration valid");
-    let mut after = Aftermath {
-        timeline: config.timeline.take(),
-        restart: config.restart_on_reset,
-        vcpus: config.machine.cpus.boot.get(),
-        memory: config.machine.memory.size.bytes(),
-    };
-    let restarts = restarts().filter(|_| config.restart_on_reset);
-    if restarts.is_some()
-        && let SerialConfig::File(output) = &mut config.machine.serial
-    {
-        // What the guest said before it reset is there.
-        output.append();
+/// Runs the VM to its end, or serves until there is nothing more to serve: then there may be no ending. `zero` is when this
+/// process began to execute.
+pub fn run(vm: Option<VmConfig>, outside: Outside, zero: Instant) -> Result<Option<Ending>, RunError> {
+    let (events, monitor) = watched(outside.events, zero)?;
+    events.vmm("starting");
+    let result = with_events(vm, outside.api, &events, zero);
+    events.vmm("shutdown");
+    drop(events);
+    if let Some(monitor) = monitor {
+        monitor.finish();
     }
-    let control = boot::Control::new();
-    let stop = control.stop();
-    let ending = boot::run(config, &timeline, control);
+    result
+}
+
+fn watched(file: Option<std::fs::File>, zero: Instant) -> Result<(Events, Option<Monitor>), RunError> {
+    let Some(file) = file else { return Ok((Events::default(), None)) };
+    let (events, monitor) = Events::to(file, zero).map_err(RunError::Events)?;
+    Ok((events, Some(monitor)))
+}
+
+fn with_events(
+    vm: Option<VmConfig>,
+    listen: Option<Listen>,
+    events: &Events,
+    zero: Instant,
+) -> Result<Option<Ending>, RunError> {
+    // What serves others cannot make place for a fresh process.
+    let restart = if listen.is_some() { Restart::Here } else { Restart::Outside };
+    let mut vmm = Vmm::new(restart, events.clone());
+    let api = listen.map(|listen| Api::start(listen, vmm.caller())).transpose()?;
+    if let Some(api) = &api {
+        // Whenever a signal comes, the socket has to go.
+        vmm.listen(api.remover()).map_err(RunError::Signals)?;
+    }
+    let restarts = restarts();
+    let result = own(vmm, vm, Origin { zero: Some(zero), again: restarts.is_some() });
+    drop(api);
     terminal::restore();
-    let ending = ending?;
+    let Some(over) = result? else { return Ok(None) };
+    let Over { ending, aftermath, again } = over;
     stdio::tell(&format!("flatboot: {ending}"));
-    after.report(&timeline)?;
+    aftermath.report()?;
     if matches!(ending, Ending::Kvm { .. }) {
         // Whether it was the host's fault.
         probe::run()?;
     }
-    let pause = if zero.elapsed() < SOON { BACK_OFF } else { Duration::ZERO };
-    if after.restart && ending == Ending::Reset && !stop.asked_within(pause) {
+    if again {
         return Err(RunError::Restart(start_again(restarts.unwrap_or(0).saturating_add(1))));
     }
-    Ok(ending)
+    Ok(Some(ending))
 }
 
-impl Aftermath {
-    /// Writes the timeline where the user asked for it, and shows it.
-    fn report(&mut self, timeline: &Timeline) -> Result<(), RunError> {
-        let Some(output) = self.timeline.take() else {
-            return Ok(());
-        };
-        let marks = timeline.marks();
-        let path = output.path().display().to_string();
-        let mut file = output.commit()?;
-        timeline::write_json(&mut file, timeline, self.vcpus, self.memory)
-            .map_err(|source| RunError::Timeline { path, source })?;
-        let picture = timeline::waterfall(&marks);
-        let summary = timeline::summary(&marks, self.vcpus, &Size(self.memory).to_string());
-        stdio::tell(&format!("\n{picture}\n{summary}"));
-        Ok(())
+/// Starts `vm`, if there is one already, and stays until there is nothing more to do.
+fn own(mut vmm: Vmm, vm: Option<VmConfig>, origin: Origin) -> Result<Option<Over>, VmmError> {
+    if let Some(vm) = vm {
+        let again = origin.again && vm.restart_on_reset();
+        vmm.create(vm)?;
+        vmm.boot(Origin { again, ..origin })?;
     }
+    vmm.serve()
 }
 
 /// How many times the guest has been started again, if it has.

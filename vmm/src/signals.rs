@@ -4,17 +4,17 @@
 
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vmm_sys_util::eventfd::EventFd;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::devices::bus::lock;
-use crate::ending::Ending;
-use crate::vmm::Handle;
+use crate::vmm::Caller;
 
 /// Whether somebody outside wants the VM to end: then it is not started again.
 #[derive(Debug, Clone, Default)]
@@ -35,22 +35,19 @@ impl Stop {
     }
 }
 
-/// Listens from now on. The first signal presses `power_button`; `grace` later, or at the second signal, the VM ends.
-pub fn listen(power_button: EventFd, grace: Duration, vmm: Handle, stop: Stop) -> io::Result<()> {
+/// Listens from now on: each signal is passed on to `vmm`, and the first one to `stop`. One that comes while `starting` ends the
+/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off.
+pub fn listen(vmm: Caller, stop: Stop, starting: Arc<AtomicBool>, leave: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut pending = signals.forever();
-        if pending.next().is_none() {
-            return;
-        }
-        stop.ask();
-        if power_button.write(1).is_err() {
-            return vmm.end(Ending::Stopped { why: "a signal came and the power button does not work".to_owned() });
-        }
-        tracing::info!("asked the guest to power off");
-        end_after(grace, &vmm);
-        if pending.next().is_some() {
-            vmm.end(Ending::Stopped { why: "a second signal came before the guest had powered off".to_owned() });
+        for signal in signals.forever() {
+            if starting.load(Ordering::Acquire) {
+                leave();
+                // It does not come back.
+                let _ = emulate_default_handler(signal);
+            }
+            stop.ask();
+            vmm.signal();
         }
     })?;
     Ok(())
@@ -63,17 +60,6 @@ fn heard(status: &str) -> Vec<i32> {
     let mut heard = vec![SIGTERM];
     heard.extend([SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0));
     heard
-}
-
-fn end_after(grace: Duration, vmm: &Handle) {
-    let timer = vmm.clone();
-    let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
-        thread::sleep(grace);
-        timer.end(Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
-    });
-    if started.is_err() {
-        vmm.end(Ending::Stopped { why: "no thread to wait for its power-off".to_owned() });
-    }
 }
 
 #[cfg(test)]

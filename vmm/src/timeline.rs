@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The timeline of a boot: what happened when, in integer nanoseconds since this process began to execute.
+//! The timeline of a boot: what happened when, in integer nanoseconds since this process began to execute, or since a running one
+//! was asked to start a VM.
 //!
 //! The VMM marks its phases; the guest marks its own through the mark port (`flatboot_handoff::marks`). The clock is
 //! `CLOCK_MONOTONIC`; zero is the first statement of `main`, which a static binary reaches within tens of microseconds of exec.
@@ -64,19 +65,30 @@ struct Document<'a> {
 #[derive(Debug)]
 pub struct Timeline {
     zero: Instant,
+    zero_is: &'static str,
     zero_monotonic_ns: u64,
     marks: Mutex<Vec<Mark>>,
 }
 
 impl Timeline {
-    /// A timeline whose zero is `zero`.
+    /// A timeline whose zero is `zero`, the start of the process.
     #[must_use]
     pub fn new(zero: Instant) -> Self {
+        Self::since(zero, "first statement of the VMM's main")
+    }
+
+    /// A timeline whose zero is now: somebody wants a VM to start.
+    #[must_use]
+    pub fn from_now() -> Self {
+        Self::since(Instant::now(), "request to start the VM")
+    }
+
+    fn since(zero: Instant, zero_is: &'static str) -> Self {
         // In this order the result is never before the true zero, however long this thread waits between the two.
         let age = nanoseconds(zero.elapsed());
         let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).map_or(0, nanoseconds);
         let zero_monotonic_ns = now.saturating_sub(age);
-        Self { zero, zero_monotonic_ns, marks: Mutex::default() }
+        Self { zero, zero_is, zero_monotonic_ns, marks: Mutex::default() }
     }
 
     /// Marks that the VMM has finished the phase `name`.
@@ -127,7 +139,7 @@ pub fn write_json(out: &mut impl Write, timeline: &Timeline, vcpus: u8, memory_b
     let document = Document {
         version: 1,
         unit: "ns",
-        zero: "first statement of the VMM's main",
+        zero: timeline.zero_is,
         zero_monotonic_ns: timeline.zero_monotonic_ns,
         vcpus,
         memory_bytes,

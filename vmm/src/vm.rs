@@ -10,7 +10,7 @@ use kvm_bindings::{
     CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Cap, IoEventAddress, Kvm, VcpuFd, VmFd};
-use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
+use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bits::{index, low32};
@@ -18,7 +18,7 @@ use crate::cpu::cpuid::{self, Topology};
 use crate::cpu::registers;
 use crate::firmware::Flash;
 use crate::layout;
-use crate::memory::{AddressWidth, GuestMemory};
+use crate::memory::{AddressWidth, GuestMemory, Region};
 
 /// Where KVM is.
 pub const KVM_DEVICE: &str = "/dev/kvm";
@@ -120,7 +120,7 @@ pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
     Ok(AddressWidth::reported(if guest == 0 { physical } else { guest }))
 }
 
-/// A VM with memory and interrupt controllers, before its first vCPU.
+/// A VM with memory and interrupt controllers, before its first vCPU. Fields are dropped in this order: memory goes last.
 #[derive(Debug)]
 pub struct Vm {
     fd: VmFd,
@@ -128,6 +128,7 @@ pub struct Vm {
     topology: Topology,
     /// What firmware runs from, if the boot CPU starts there.
     flash: Option<Flash>,
+    _memory: GuestMemory,
 }
 
 /// Where the boot CPU starts.
@@ -157,7 +158,13 @@ impl Vm {
         fd.create_irq_chip().map_err(ioctl("KVM_CREATE_IRQCHIP"))?;
         let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
         fd.create_pit2(pit).map_err(ioctl("KVM_CREATE_PIT2"))?;
-        Ok(Self { fd, cpuid, topology: Topology { vcpus, nested, tsc_deadline, tsc_khz: None }, flash: None })
+        Ok(Self {
+            fd,
+            cpuid,
+            topology: Topology { vcpus, nested, tsc_deadline, tsc_khz: None },
+            flash: None,
+            _memory: memory.clone(),
+        })
     }
 
     /// Puts `flash` below 4 GiB, read-only: what the guest writes there is an access to no device. `memory` is the VM's.
@@ -219,7 +226,7 @@ pub fn set_memory(fd: &VmFd, memory: &GuestMemory) -> Result<(), VmError> {
 }
 
 /// Gives `region` to `fd` as a slot that is not in use yet.
-fn set_slot(fd: &VmFd, slot: u32, region: &GuestRegionMmap, flags: u32) -> Result<(), VmError> {
+fn set_slot(fd: &VmFd, slot: u32, region: &Region, flags: u32) -> Result<(), VmError> {
     let description = kvm_userspace_memory_region {
         slot,
         flags,
@@ -227,8 +234,8 @@ fn set_slot(fd: &VmFd, slot: u32, region: &GuestRegionMmap, flags: u32) -> Resul
         memory_size: region.len(),
         userspace_addr: region.as_ptr() as u64,
     };
-    // SAFETY: the region's mapping is `len` bytes long and outlives the VM: guest memory and flash are never
-    // unmapped (see `memory::guest`). Slots do not overlap: the regions of a `GuestMemory` do not, and RAM ends below
-    // `layout::FLASH` or begins above it; KVM itself refuses slots that do.
+    // SAFETY: the region's mapping is `len` bytes long and outlives the VM: whoever has a descriptor of the VM or of a vCPU
+    // (`Vm`, a thread of `vcpu`, `probe`) has the memory, too, and drops it behind that descriptor. Slots do not overlap: the
+    // regions of a `GuestMemory` do not, and RAM ends below `layout::FLASH` or begins above it; KVM itself refuses slots that do.
     unsafe { fd.set_user_memory_region(description) }.map_err(ioctl("KVM_SET_USER_MEMORY_REGION"))
 }

@@ -7,15 +7,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flatboot::boot::{self, Control};
-use flatboot::config::{Config, RawConfig, ShapeArgs};
-use flatboot::ending::Ending;
-use flatboot::timeline::Timeline;
+use flatboot::config::{RawConfig, ShapeArgs, VmConfig};
+use flatboot::events::Events;
 use flatboot::vm;
+use flatboot::vmm::{Call, Origin, Restart, Vmm};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 #[path = "common/images.rs"]
@@ -25,6 +23,7 @@ mod images;
 /// `mov dx, 0x3f8; mov al, 'R'; 1: out dx, al; jmp 1b`
 const WRITER: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfd];
 const PAUSES: usize = 100;
+const LIVES: usize = 50;
 
 fn main() -> ExitCode {
     let name = "a VM pauses and resumes";
@@ -61,11 +60,15 @@ fn pauses() -> Result<(), Failed> {
     let mut image = images::vmlinux();
     image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
     fs::write(&kernel, image)?;
-    let config = Config::try_from(config(&kernel, &console))?;
+    let config = VmConfig::try_from(config(&kernel, &console))?;
 
-    let control = Control::new();
-    let vm = control.handle();
-    let booted = thread::spawn(move || boot::run(config, &Arc::new(Timeline::new(Instant::now())), control));
+    let mut vmm = Vmm::new(Restart::Outside, Events::default());
+    let caller = vmm.caller();
+    let booted = thread::spawn(move || {
+        vmm.create(config)?;
+        vmm.boot(Origin::default())?;
+        vmm.serve()
+    });
     let written = || fs::metadata(&console).map_or(0, |console| console.len());
     let goes_on = |before: u64| {
         while written() <= before {
@@ -75,24 +78,60 @@ fn pauses() -> Result<(), Failed> {
     };
     goes_on(0);
     for pause in 0..PAUSES {
-        vm.pause()?;
+        caller.ask(Call::Pause)?;
         let before = written();
         if pause % 10 == 0 {
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(written(), before, "the guest runs in pause {pause}");
-        assert_eq!(vm.pause().unwrap_err().to_string(), "the VM is paused: must be running");
-        vm.resume()?;
+        assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "the VM is paused: must be running");
+        caller.ask(Call::Resume)?;
         goes_on(before);
-        assert_eq!(vm.resume().unwrap_err().to_string(), "the VM is running: must be created or paused");
+        assert_eq!(caller.ask(Call::Resume).unwrap_err().to_string(), "the VM is running: must be created or paused");
     }
-    vm.pause()?;
-    vm.end(Ending::PowerOff);
-    let ending = booted.join().map_err(|_| "the VM's thread has panicked")??;
-    assert_eq!(ending, Ending::PowerOff);
+    caller.ask(Call::Pause)?;
+    caller.ask(Call::Shutdown)?;
     let last = written();
     thread::sleep(Duration::from_millis(20));
     assert_eq!(written(), last, "no vCPU is left");
-    assert_eq!(vm.pause().unwrap_err().to_string(), "the VM is over");
+
+    // It can be had again, and again there is nothing left of it.
+    let before = usage();
+    for _ in 0..LIVES {
+        caller.ask(Call::Boot)?;
+        goes_on(0);
+        caller.ask(Call::Shutdown)?;
+    }
+    let after = usage();
+    assert!(after.same(&before), "{after:?}, and before {LIVES} lives {before:?}");
+    caller.ask(Call::Quit)?;
+    assert!(booted.join().map_err(|_| "the VM's thread has panicked")??.is_none());
+    assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "the VMM is about to end");
     Ok(())
+}
+
+/// What this process has of the host.
+#[derive(Debug)]
+struct Usage {
+    descriptors: usize,
+    threads: usize,
+    resident_kib: usize,
+}
+
+fn usage() -> Usage {
+    let count = |directory: &str| fs::read_dir(directory).unwrap().count();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident_kib = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    Usage { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task"), resident_kib }
+}
+
+impl Usage {
+    /// But for what an allocator keeps, which is less than any one VM has.
+    fn same(&self, before: &Self) -> bool {
+        const ALLOCATOR_KIB: usize = 1024;
+        self.descriptors == before.descriptors
+            && self.threads == before.threads
+            && self.resident_kib < before.resident_kib + ALLOCATOR_KIB
+    }
 }

@@ -4,7 +4,7 @@ use super::*;
 use vm_memory::GuestAddress;
 
 fn low_memory() -> GuestMemory {
-    GuestMemory::from_ranges(&[(GuestAddress(0), 2 << 20)]).unwrap()
+    crate::memory::guest::from_ranges(&[(GuestAddress(0), 2 << 20)]).unwrap()
 }
 
 fn machine(ram: &[GpaRange], vcpus: u8) -> Machine<'_> {

@@ -4,24 +4,23 @@
 use std::sync::Arc;
 
 use kvm_ioctls::Kvm;
+use vmm_sys_util::eventfd::EventFd;
 
-use super::machine::{self, Machine};
-use super::{BootError, Control};
+use super::BootError;
+use super::machine::{self, Console, Machine};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::terminal;
-use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
-use crate::ending::Ending;
+use crate::devices::virtio::{Running, VirtioWorker, WorkerError, block};
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
-use crate::signals;
 use crate::timeline::Timeline;
-use crate::vcpu::{self, Shared, Waiting};
+use crate::vcpu::{self, Shared, Threads, Waiting};
 use crate::vm::{self, Start, Vm};
-use crate::vmm::{Handle, PanicGuard, Vmm};
+use crate::vmm::{Handle, PanicGuard};
 
 /// A VM with all its devices, before its first vCPU.
 pub(super) struct Assembled {
@@ -45,13 +44,40 @@ pub(super) struct Started {
     leftover: Leftover,
 }
 
+/// A VM that can run at once: all of it is there, and nothing that takes long is left to do.
+#[derive(Debug)]
+pub struct Prepared {
+    start: Start,
+    waiting: Waiting,
+    leftover: Leftover,
+    memory: GuestMemory,
+    timeline: Arc<Timeline>,
+}
+
+/// What there is of a VM that runs.
+#[derive(Debug)]
+pub struct Booted {
+    /// The vCPUs.
+    pub vcpus: Threads,
+    /// The devices' threads.
+    pub workers: Vec<Running>,
+    /// Presses the power button.
+    pub power_button: EventFd,
+    /// What the devices have done, by name.
+    pub counters: Vec<(String, Arc<block::Counters>)>,
+    /// The way from the terminal to the guest.
+    pub console: Option<Console>,
+}
+
 /// What is left of the machine when the vCPUs have their share of it.
+#[derive(Debug)]
 struct Leftover {
     /// The devices' threads.
     workers: Vec<Running>,
-    power_button: vmm_sys_util::eventfd::EventFd,
+    power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
+    counters: Vec<(String, Arc<block::Counters>)>,
 }
 
 impl Assembled {
@@ -89,23 +115,23 @@ impl Assembled {
     }
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
-    pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
+    pub(super) fn start(self, vmm: &Handle, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, vm, machine, host, .. } = self;
-        let Machine { ports, mmio, workers, power_button, input, serial_output } = machine;
+        let Machine { ports, mmio, workers, power_button, input, serial_output, counters } = machine;
         let shared = Arc::new(Shared {
             vm,
             memory: memory.clone(),
             ports,
             mmio,
-            vmm: control.handle.clone(),
+            vmm: vmm.clone(),
             timeline: Arc::clone(timeline),
         });
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let workers = start_workers(workers, &control.handle)?;
+        let workers = start_workers(workers, vmm)?;
         let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output };
+        let leftover = Leftover { workers, power_button, input, serial_output, counters };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -116,26 +142,26 @@ impl Started {
         acpi_machine(&self.config, &self.plan, self.virtio_devices)
     }
 
-    /// Lets the boot CPU start, and waits until the VM has ended.
-    pub(super) fn run(mut self, start: Start, control: Control, timeline: &Timeline) -> Result<Ending, BootError> {
-        let Leftover { workers, power_button, input, serial_output } = self.leftover;
-        let Control { handle, requests, stop } = control;
-        // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not
-        // there to power off.
+    /// Waits for what the user wants to be backed beforehand: it may take long.
+    pub(super) fn prepared(mut self, start: Start, timeline: &Arc<Timeline>) -> Result<Prepared, BootError> {
         self.prefaulting.finish()?;
-        let timeout = self.config.shutdown_timeout;
-        signals::listen(power_button, timeout, handle.clone(), stop).map_err(BootError::Signals)?;
-        let _raw = input.start(&handle)?;
-        fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         self.waiting.until_ready()?;
+        let Self { memory, waiting, leftover, .. } = self;
+        Ok(Prepared { start, memory, waiting, leftover, timeline: Arc::clone(timeline) })
+    }
+}
+
+impl Prepared {
+    /// Lets the boot CPU run.
+    pub fn start(self, vmm: &Handle) -> Result<Booted, BootError> {
+        let Leftover { workers, power_button, input, serial_output, counters } = self.leftover;
+        let console = input.start(vmm)?;
+        fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
-        let vcpus = self.waiting.release(start)?;
-        timeline.phase("every vCPU ready");
-
-        // The threads have handles of their own: when all have gone, nobody is left to end the VM.
-        drop(handle);
-        Ok(Vmm::new(vcpus, workers, requests).serve())
+        let vcpus = self.waiting.release(self.start)?;
+        self.timeline.phase("every vCPU ready");
+        Ok(Booted { vcpus, workers, power_button, counters, console })
     }
 }
 

@@ -137,7 +137,7 @@ mod tests {
 
     /// Guest memory after `which` was handed off, and the zero page's pointer to it.
     fn written(which: &HandOff) -> (GuestMemory, u64) {
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         let address = write_hand_off(&memory, which, &plan()).unwrap();
         (memory, address)
     }
@@ -180,7 +180,7 @@ mod tests {
         file.write_all(b"no table").unwrap();
         let input = InputFile::open("--handoff", file.path()).unwrap();
         file.as_file().set_len(3).unwrap();
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         let error = write_hand_off(&memory, &HandOff::File(input), &plan()).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -13,11 +13,12 @@ use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::escape::{self, Escape};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::i8042::I8042;
+use crate::devices::input::{End, Input};
 use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
-use crate::devices::serial::SerialPort;
-use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
+use crate::devices::serial::{Feeding, SerialPort};
+use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, block, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ending::Ending;
 use crate::layout;
@@ -71,32 +72,43 @@ pub(super) struct Machine {
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
     pub(super) serial_output: Option<OutputFile>,
+    /// What the devices have done, by name.
+    pub(super) counters: Vec<(String, Arc<block::Counters>)>,
 }
 
 /// The terminal's way to the serial port, not yet open.
 #[derive(Debug)]
 pub(super) struct SerialInput(Option<Arc<Mutex<SerialPort>>>);
 
+/// The terminal's way to the serial port. Dropping it ends that, and makes the terminal what it was.
+#[derive(Debug)]
+pub struct Console {
+    /// First: what is read after that is for somebody else.
+    _end: End,
+    _feeding: Feeding,
+    _raw: Option<RawTerminal>,
+}
+
 impl SerialInput {
-    /// From now on, what is typed goes to the guest, but for the keys that end the VM. The terminal stays raw while the result
-    /// lives.
-    pub(super) fn start(self, vmm: &Handle) -> Result<Option<RawTerminal>, MachineError> {
+    /// From now on, what is typed goes to the guest, but for the keys that end the VM, as long as the result lives.
+    pub(super) fn start(self, vmm: &Handle) -> Result<Option<Console>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
         let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
         if raw.is_none() && io::stdin().is_terminal() {
             // Another process group has the terminal: reading from it would stop this process (SIGTTIN).
             return Ok(None);
         }
+        let (stdin, end) = Input::new().map_err(host("serial input"))?;
         let input: Box<dyn Read + Send> = if raw.is_some() {
             stdio::tell(&format!("flatboot: {}", escape::HINT));
             let vmm = vmm.clone();
-            let end = move || vmm.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
-            Box::new(Escape::new(io::stdin(), Box::new(end)))
+            let stop = move || vmm.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
+            Box::new(Escape::new(stdin, Box::new(stop)))
         } else {
-            Box::new(io::stdin())
+            Box::new(stdin)
         };
-        SerialPort::attach_input(&port, input).map_err(host("serial input"))?;
-        Ok(raw)
+        let feeding = SerialPort::attach_input(&port, input).map_err(host("serial input"))?;
+        Ok(Some(Console { _end: end, _feeding: feeding, _raw: raw }))
     }
 }
 
@@ -130,12 +142,13 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    for (slot, device) in virtio_devices(config)?.into_iter().enumerate() {
+    let (devices, counters) = virtio_devices(config)?;
+    for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, power_button, input, serial_output })
+    Ok(Machine { ports, mmio, workers, power_button, input, serial_output, counters })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -180,20 +193,25 @@ fn serial(
     Ok((SerialInput(takes_input.then_some(port)), file))
 }
 
+/// Devices, and what those of them that count have done, by name.
+type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<(String, Arc<block::Counters>)>);
+
 /// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
-fn virtio_devices(config: &mut MachineConfig) -> Result<Vec<Box<dyn VirtioDevice>>, MachineError> {
-    let mut devices: Vec<Box<dyn VirtioDevice>> = Vec::new();
+fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
+    let (mut devices, mut counters): Devices = (Vec::new(), Vec::new());
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
         let readonly = disk.readonly();
+        let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
         let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
             .map_err(|source| MachineError::Disk { path: path.clone(), source })?;
+        counters.push((id, block.counters()));
         devices.push(Box::new(block.named(path)));
     }
     if let Some(source) = config.rng.take() {
         devices.push(Box::new(Rng::new(source)));
     }
-    Ok(devices)
+    Ok((devices, counters))
 }
 
 /// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.

@@ -10,54 +10,20 @@ use std::sync::Arc;
 use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::virtio::WorkerError;
-use crate::ending::Ending;
 use crate::firmware::{self, Description, FirmwareError, Flash};
 use crate::kernel::{self, KernelError};
 use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
 use crate::memory::{AddressWidth, GpaRange, MemoryPlan, PlanError};
-use crate::signals::Stop;
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
 use crate::vm::{Start, VmError};
-use crate::vmm::{Handle, Requests, channel_to_vm};
+use crate::vmm::Handle;
 use assemble::Assembled;
 
-/// How a VM is told what to do.
-#[derive(Debug)]
-pub struct Control {
-    handle: Handle,
-    requests: Requests,
-    stop: Stop,
-}
-
-impl Control {
-    /// A way to a VM that is to be booted.
-    #[must_use]
-    pub fn new() -> Self {
-        let (handle, requests) = channel_to_vm();
-        Self { handle, requests, stop: Stop::default() }
-    }
-
-    /// For whoever has something to say to it.
-    #[must_use]
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
-    }
-
-    /// What learns of a signal that asks for the end.
-    #[must_use]
-    pub fn stop(&self) -> Stop {
-        self.stop.clone()
-    }
-}
-
-impl Default for Control {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+pub use assemble::{Booted, Prepared};
+pub use machine::Console;
 
 /// Why a VM did not start. Each source names the thing, the value and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -91,32 +57,32 @@ pub enum BootError {
     Signals(#[source] std::io::Error),
 }
 
-/// Boots the VM that `config` describes and waits until it has ended.
+/// Brings the VM that `config` describes as far as it can come without running.
 ///
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
 /// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants
 /// backed beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
-/// `control` is how it is told to pause, resume and end meanwhile.
-pub fn run(config: Config, timeline: &Arc<Timeline>, control: Control) -> Result<Ending, BootError> {
+/// `vmm` is where its threads report the end.
+pub fn prepare(config: Config, timeline: &Arc<Timeline>, vmm: &Handle) -> Result<Prepared, BootError> {
     match config.payload {
-        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, control),
-        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, control),
+        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, vmm),
+        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, vmm),
     }
 }
 
-/// Loads the kernel and starts it.
+/// Loads the kernel.
 fn direct(
     kernel: &KernelConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
-    control: Control,
-) -> Result<Ending, BootError> {
+    vmm: &Handle,
+) -> Result<Prepared, BootError> {
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
     let (plan, initramfs) = plan_with_kernel(&config, kernel, &image)?;
     let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
-    let vm = assembled.start(&control, timeline)?;
+    let vm = assembled.start(vmm, timeline)?;
 
     image.load(&vm.memory)?;
     load::initramfs(&vm.memory, kernel.initramfs.as_ref(), initramfs)?;
@@ -133,16 +99,16 @@ fn direct(
     load::tables(&vm.memory, &tables)?;
     timeline.phase("boot tables written");
 
-    vm.run(Start::Kernel(image.entry()), control, timeline)
+    vm.prepared(Start::Kernel(image.entry()), timeline)
 }
 
-/// Starts firmware, which finds all else by itself: guest memory is as it was mapped.
+/// Makes flash for firmware, which finds all else by itself: guest memory is as it was mapped.
 fn through_firmware(
     firmware: &FirmwareConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
-    control: Control,
-) -> Result<Ending, BootError> {
+    vmm: &Handle,
+) -> Result<Prepared, BootError> {
     let image = firmware::Image::inspect(&firmware.image)?;
     timeline.phase("firmware image checked");
 
@@ -158,8 +124,8 @@ fn through_firmware(
     assembled.machine.insert_fw_cfg(fw_cfg)?;
     timeline.phase("flash and fw_cfg ready");
 
-    let vm = assembled.start(&control, timeline)?;
-    vm.run(Start::ResetVector, control, timeline)
+    let vm = assembled.start(vmm, timeline)?;
+    vm.prepared(Start::ResetVector, timeline)
 }
 
 /// A kernel that firmware can start, with the length of its setup part.

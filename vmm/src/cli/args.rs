@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use super::exit::ExitStatus;
+use super::outside::OutsideArgs;
 use crate::config::{ConfigError, RawConfig, ShapeArgs, VmConfig};
 use crate::memory::Foreign;
 
@@ -32,12 +33,17 @@ Examples:
   flatboot run --config vm.json
       The same VM, kept as a file.
 
+  flatboot --api-socket path=/run/vm.sock
+      Wait for requests: Cloud Hypervisor's API, VMs made by vm.create.
+
   flatboot map --memory size=256G,holes=3
       The memory map and the hand-off that such a guest would get.
 
   flatboot map --for qemu-microvm --memory size=64G --table table.bin
       The hand-off of such a guest under QEMU, to be given to it by -fw_cfg.
 ";
+
+const MISSING: &str = "a command is missing: must be run, config, check or map, or --api-socket (see flatboot --help)";
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -56,12 +62,17 @@ Environment:
     max_term_width = 110,
     after_help = "See 'flatboot COMMAND --help' for options, units, defaults and examples.",
     after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()),
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true
 )]
 pub struct Cli {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub outside: OutsideArgs,
+
     #[command(subcommand)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
 }
 
 /// What to do.
@@ -88,8 +99,12 @@ pub struct RunArgs {
     /// Take the VM from FILE, as 'flatboot config' prints it, and not from options
     ///
     /// What is not in it is as if the option had not been given. Paths in it are relative to the present directory.
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["RawConfig", "ShapeArgs"])]
     pub config: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub outside: OutsideArgs,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
@@ -154,14 +169,16 @@ impl Cli {
     /// Takes the arguments of the process, the program's name first.
     pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, NotACommand> {
         let arguments: Vec<_> = arguments.into_iter().collect();
-        Self::try_parse_from(&arguments).map_err(|error| match error.kind() {
+        let cli = Self::try_parse_from(&arguments).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => NotACommand::Answer(error.render().to_string()),
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => NotACommand::Wrong(
-                "a command is missing: must be run, config, check or map (see flatboot --help)".to_owned(),
-            ),
             ErrorKind::InvalidUtf8 => NotACommand::Wrong(not_utf8(&arguments)),
             _ => NotACommand::Wrong(one_line(&error.render().to_string())),
-        })
+        })?;
+        // Only a server can wait for somebody to say what to do.
+        if cli.verb.is_none() && cli.outside.api_socket.is_none() {
+            return Err(NotACommand::Wrong(MISSING.to_owned()));
+        }
+        Ok(cli)
     }
 }
 
@@ -199,7 +216,7 @@ mod tests {
             "flatboot run --kernel vmlinux --initramfs x.cpio --cmdline -x --cpus boot=8 --memory size=64G,hugepages=on \
              --disk path=root.img path=data.img,readonly=on --serial tty --console off --disk path=z",
         );
-        let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
+        let Some(Verb::Run(run)) = cli.unwrap().verb else { panic!("not run") };
         let run = run.raw;
         assert_eq!(run.disks, ["path=root.img", "path=data.img,readonly=on", "path=z"]);
         assert_eq!((run.shape.cpus.as_str(), run.cmdline.as_str()), ("boot=8", "-x"));
@@ -209,7 +226,8 @@ mod tests {
     #[test]
     fn wrong_arguments_get_one_line() {
         for (line, expected) in [
-            ("flatboot", "a command is missing: must be run, config, check or map (see flatboot --help)"),
+            ("flatboot", MISSING),
+            ("flatboot --event-monitor path=e", MISSING),
             ("flatboot start", "unrecognized subcommand 'start'"),
             ("flatboot run", "the following required arguments were not provided: --kernel <FILE>"),
             (

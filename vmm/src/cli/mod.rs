@@ -4,10 +4,12 @@
 mod args;
 mod exit;
 pub mod map;
+mod outside;
 mod words;
 
 pub use args::{CheckArgs, Cli, MapArgs, NotACommand, RunArgs, Verb};
 pub use exit::ExitStatus;
+pub use outside::OutsideArgs;
 pub use words::in_options;
 
 pub use crate::stdio;

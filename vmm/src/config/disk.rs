@@ -21,10 +21,13 @@ pub const SECTOR_SIZE: u64 = 512;
 /// A disk whose file is still to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DiskOption {
+pub struct DiskOption {
     path: PathBuf,
     #[serde(default)]
     readonly: bool,
+    /// What it is called by whoever asks for it later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
 }
 
 /// A raw disk: a regular file or block device of whole sectors, not empty, open.
@@ -34,20 +37,24 @@ pub struct DiskConfig {
     file: File,
     length: u64,
     readonly: bool,
+    id: Option<String>,
 }
 
 impl DiskOption {
     /// Takes the text of one `--disk`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let options = Options::parse(OPTION, text, &["path", "readonly"])?;
+        let options = Options::parse(OPTION, text, &["path", "readonly", "id"])?;
         let path = options.get("path").ok_or(OptionError::Missing { option: OPTION, keys: "path=FILE" })?;
-        Ok(Self { path: path.into(), readonly: options.switch("readonly", false)? })
+        let id = options.get("id").map(str::to_owned);
+        Ok(Self { path: path.into(), readonly: options.switch("readonly", false)?, id })
     }
 
     /// Opens it, for reading only if so asked.
     pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
         match open(&self.path, self.readonly) {
-            Ok((file, length)) => Ok(DiskConfig { path: self.path, file, length, readonly: self.readonly }),
+            Ok((file, length)) => {
+                Ok(DiskConfig { path: self.path, file, length, readonly: self.readonly, id: self.id })
+            }
             Err(fault) => Err(FileError { option: OPTION, path: self.path, fault }.into()),
         }
     }
@@ -103,6 +110,12 @@ impl DiskConfig {
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers.

@@ -5,6 +5,7 @@
 //! valid. [`Config`] is made from that by a conversion which consumes it and opens every file, and which leaves no trace if anything
 //! is wrong.
 
+mod client;
 mod cmdline;
 mod convert;
 mod disk;
@@ -25,7 +26,7 @@ use std::fs::File;
 use std::time::Duration;
 
 pub use cmdline::{Cmdline, CmdlineError};
-pub use disk::{DiskConfig, SECTOR_SIZE};
+pub use disk::{DiskConfig, DiskOption, SECTOR_SIZE};
 pub use error::{ConfigError, FieldError, JsonError};
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
@@ -36,7 +37,7 @@ pub use payload::{FirmwareConfig, KernelConfig, Payload};
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
-pub use vm::VmConfig;
+pub use vm::{AddDiskError, VmConfig};
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///

@@ -34,7 +34,7 @@ pub enum OptionError {
 
 impl OptionError {
     /// That the text of `option` is none of the words it can be.
-    pub(super) fn word(option: &'static str, text: &str, must: &str) -> Self {
+    pub(crate) fn word(option: &'static str, text: &str, must: &str) -> Self {
         Self::Word { option, value: quoted_if_empty(text), must: must.to_owned() }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::FieldError;
 use super::options::{OptionError, Options, parse_number};
 
 /// How many vCPUs a VM has: 1 to 255.
@@ -27,15 +28,52 @@ impl CpuCount {
 
 /// The vCPUs, and what their threads do before the guest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(try_from = "CpusFields", into = "CpusFields")]
 pub struct CpusConfig {
     /// How many.
-    #[serde(rename = "boot_vcpus")]
     pub boot: CpuCount,
     /// Whether their threads back what the guest touches first while they wait for their start.
     pub early: bool,
     /// Whether the guest may run VMs of its own, where the host's KVM can.
     pub nested: bool,
+}
+
+/// The same as it is written in JSON.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct CpusFields {
+    boot_vcpus: CpuCount,
+    /// How many there could be. There are never more than at the beginning, but who asks for none is given what there is.
+    max_vcpus: Option<u32>,
+    early: bool,
+    nested: bool,
+}
+
+impl Default for CpusFields {
+    fn default() -> Self {
+        let CpusConfig { boot, early, nested } = CpusConfig::default();
+        Self { boot_vcpus: boot, max_vcpus: None, early, nested }
+    }
+}
+
+impl From<CpusConfig> for CpusFields {
+    fn from(CpusConfig { boot, early, nested }: CpusConfig) -> Self {
+        Self { boot_vcpus: boot, max_vcpus: Some(boot.get().into()), early, nested }
+    }
+}
+
+impl TryFrom<CpusFields> for CpusConfig {
+    type Error = FieldError;
+
+    fn try_from(fields: CpusFields) -> Result<Self, FieldError> {
+        let CpusFields { boot_vcpus: boot, max_vcpus, early, nested } = fields;
+        match max_vcpus {
+            Some(max) if max < boot.get().into() => {
+                Err(FieldError::new("max_vcpus", &max, &format!("must be at least boot_vcpus, {boot}")))
+            }
+            _ => Ok(Self { boot, early, nested }),
+        }
+    }
 }
 
 impl Default for CpusConfig {

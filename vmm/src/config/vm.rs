@@ -63,6 +63,20 @@ pub(super) struct PayloadFields {
     pub(super) cmdline: String,
 }
 
+/// Why a VM gets no more disks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddDiskError {
+    /// There is no room.
+    #[error("there are {max} disks: must be at most {max}")]
+    TooMany {
+        /// As many as there can be.
+        max: usize,
+    },
+    /// Another one has the name.
+    #[error("id={0}: is that of another disk: must be the id of no other")]
+    Taken(String),
+}
+
 /// Where the guest's random bytes come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +107,10 @@ impl VmConfig {
     /// Takes JSON; what is wrong is said with the path of the field.
     fn from_json(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
+        Self::from_value(value)
+    }
+
+    pub(super) fn from_value(value: Value) -> Result<Self, String> {
         let config: Self = serde_path_to_error::deserialize(value).map_err(|error| {
             let (path, what) = (error.path().to_string(), error.inner().to_string());
             match path.as_str() {
@@ -120,11 +138,70 @@ impl VmConfig {
         if self.disks.len() > MAX_DISKS {
             return Err(format!("disks: has {}: must be at most {MAX_DISKS}", self.disks.len()));
         }
+        for (index, disk) in self.disks.iter().enumerate() {
+            let earlier = self.disks.iter().take(index).any(|other| other.id.is_some() && other.id == disk.id);
+            if let (true, Some(id)) = (earlier, &disk.id) {
+                return Err(format!("disks[{index}].id={id}: is that of another disk: must be the id of no other"));
+            }
+        }
         if self.shutdown_timeout > MAX_SHUTDOWN_TIMEOUT {
             let seconds = self.shutdown_timeout;
             return Err(format!("shutdown_timeout={seconds}: must be at most {MAX_SHUTDOWN_TIMEOUT}"));
         }
         Ok(())
+    }
+
+    /// Whether it is to start again when it resets.
+    #[must_use]
+    pub const fn restart_on_reset(&self) -> bool {
+        self.restart_on_reset
+    }
+
+    /// Bytes of its memory.
+    #[must_use]
+    pub const fn memory_size(&self) -> u64 {
+        self.memory.size.bytes()
+    }
+
+    /// Gives a name to each disk that has none.
+    pub fn name_disks(&mut self) {
+        for index in 0..self.disks.len() {
+            if self.disks.get(index).is_some_and(|disk| disk.id.is_none()) {
+                let id = self.free_disk_id();
+                self.disks.iter_mut().skip(index).take(1).for_each(|disk| disk.id = Some(id.clone()));
+            }
+        }
+    }
+
+    /// A name that no disk has: of one more name than there are disks, one is free.
+    fn free_disk_id(&self) -> String {
+        let names = (0..=self.disks.len()).map(|number| format!("_disk{number}"));
+        let free = |name: &String| !self.has_disk(name);
+        names.into_iter().find(free).unwrap_or_default()
+    }
+
+    fn has_disk(&self, id: &str) -> bool {
+        self.disks.iter().any(|disk| disk.id.as_deref() == Some(id))
+    }
+
+    /// One more disk, behind the others.
+    pub fn add_disk(&mut self, mut disk: DiskOption) -> Result<(), AddDiskError> {
+        if self.disks.len() >= MAX_DISKS {
+            return Err(AddDiskError::TooMany { max: MAX_DISKS });
+        }
+        let id = disk.id.get_or_insert_with(|| self.free_disk_id());
+        if self.has_disk(id) {
+            return Err(AddDiskError::Taken(id.clone()));
+        }
+        self.disks.push(disk);
+        Ok(())
+    }
+
+    /// Takes away the disk of that name. Whether there was one.
+    pub fn remove_disk(&mut self, id: &str) -> bool {
+        let before = self.disks.len();
+        self.disks.retain(|disk| disk.id.as_deref() != Some(id));
+        self.disks.len() < before
     }
 
     /// The same as JSON, every default written out; fails on paths that are not UTF-8.

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn first_four_gib_are_identity_mapped_and_nothing_else() {
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         write_tables(&memory).unwrap();
         for address in [0, 0x1000, 0x10_0200, 0x1fff_ffff, 0xd000_0000, 0xffff_ffff] {
             assert_eq!(translate(&memory, address), Some(address));

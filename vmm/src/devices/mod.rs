@@ -8,6 +8,7 @@ pub mod bus;
 pub mod escape;
 pub mod fw_cfg;
 pub mod i8042;
+pub mod input;
 pub mod mark;
 pub mod power;
 pub mod pvpanic;

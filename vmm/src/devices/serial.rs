@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -46,6 +47,20 @@ impl SerialEvents for Room {
     }
 }
 
+/// The thread that feeds input to a port. Dropping it ends the thread, once its input says something or ends.
+#[derive(Debug)]
+pub struct Feeding {
+    room: Arc<EventFd>,
+    over: Arc<AtomicBool>,
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        signal(&self.room);
+    }
+}
+
 /// A counter that nobody has read yet still says what one more count would.
 fn signal(event: &EventFd) {
     let _ = event.write(1);
@@ -85,23 +100,25 @@ impl SerialPort {
     /// pace: nothing is dropped, and no more than a few hundred bytes wait here.
     ///
     /// A thread, because reading it waits.
-    pub fn attach_input(port: &Arc<Mutex<Self>>, input: Box<dyn Read + Send>) -> io::Result<()> {
+    pub fn attach_input(port: &Arc<Mutex<Self>>, input: Box<dyn Read + Send>) -> io::Result<Feeding> {
         let port = Arc::clone(port);
-        let room = Arc::clone(&lock(&port).room);
+        let feeding = Feeding { room: Arc::clone(&lock(&port).room), over: Arc::default() };
+        let (room, over) = (Arc::clone(&feeding.room), Arc::clone(&feeding.over));
         thread::Builder::new()
             .name("serial-input".to_owned())
             .stack_size(INPUT_STACK)
-            .spawn(move || feed(&port, &room, input))
-            .map(drop)
+            .spawn(move || feed(&port, &room, &over, input))
+            .map(|_| feeding)
     }
 }
 
 /// Copies `input` to the port, waiting for room.
-fn feed(port: &Mutex<SerialPort>, room: &EventFd, mut input: Box<dyn Read + Send>) {
+fn feed(port: &Mutex<SerialPort>, room: &EventFd, over: &AtomicBool, mut input: Box<dyn Read + Send>) {
     let mut chunk = [0; INPUT_CHUNK];
     loop {
         let mut bytes = match input.read(&mut chunk) {
             Ok(0) => return,
+            _ if over.load(Ordering::Acquire) => return,
             Ok(count) => chunk.get(..count).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
@@ -113,6 +130,9 @@ fn feed(port: &Mutex<SerialPort>, room: &EventFd, mut input: Box<dyn Read + Send
             let taken = lock(port).receive(bytes);
             bytes = bytes.get(taken..).unwrap_or_default();
             if taken == 0 && room.read().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+                return;
+            }
+            if over.load(Ordering::Acquire) {
                 return;
             }
         }
@@ -227,7 +247,7 @@ mod tests {
     fn input_waits_for_room_and_loses_nothing() {
         let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
         let input: Vec<u8> = (0..=255).cycle().take(10_000).collect();
-        SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone()))).unwrap();
+        let _feeding = SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone()))).unwrap();
         let mut received = Vec::new();
         // Waits by yielding: the loop ends when the input has arrived, however long the threads take.
         while received.len() < input.len() {

@@ -28,7 +28,7 @@ fn vmlinux_loads_where_its_segments_say() {
     let mut image = inspect(&vmlinux()).unwrap();
     assert_eq!((image.entry(), image.footprint()), (ENTRY, GpaRange::of(ENTRY, 0x10_0000)));
     assert!(image.setup_header().is_none());
-    let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
+    let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
     image.load(&memory).unwrap();
     let mut text = vec![0; TEXT.len()];
     memory.read_slice(&mut text, GuestAddress(ENTRY)).unwrap();
@@ -40,7 +40,7 @@ fn bzimage_loads_at_one_mib_and_needs_room_at_its_preferred_address() {
     let mut image = inspect(&bzimage()).unwrap();
     assert_eq!(image.entry(), 0x10_0200);
     assert_eq!(image.footprint(), GpaRange::new(0x10_0000, ENTRY + 0x20_0000));
-    let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
+    let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
     image.load(&memory).unwrap();
     assert_eq!(memory.read_obj::<u64>(GuestAddress(0x10_0000)).unwrap(), 0x9090_9090_9090_9090);
 }
@@ -133,7 +133,7 @@ proptest! {
                 *byte = value;
             }
         }
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
         if let Ok(mut image) = inspect(&bytes) {
             let _ = image.load(&memory);
         }

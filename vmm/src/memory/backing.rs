@@ -25,14 +25,13 @@ const FIRMWARE_WORKS_IN: u64 = 72 << 20;
 
 /// Where the host's transparent huge pages are asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "Switch", into = "Switch")]
 pub enum Thp {
     /// Nowhere.
     Off,
     /// Where they pay: behind the kernel, the memmap's arenas, the memory that the guest's allocator has first, and all that
     /// is backed beforehand anyway.
     #[default]
-    #[serde(rename = "on")]
     Early,
     /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
     All,
@@ -40,7 +39,7 @@ pub enum Thp {
 
 /// What host memory is there before the guest runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "Switch", into = "Switch")]
 pub enum Prefault {
     /// None.
     #[default]
@@ -48,8 +47,72 @@ pub enum Prefault {
     /// That of the memmap's arenas.
     Arenas,
     /// All of it.
-    #[serde(rename = "on")]
     All,
+}
+
+/// Either of them in JSON: what other VMMs have, too, is a switch there; the rest are words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Switch {
+    Is(bool),
+    Word(String),
+}
+
+impl Switch {
+    /// What it says: on, off or the word.
+    fn said(&self) -> &str {
+        match self {
+            Self::Is(true) => "on",
+            Self::Is(false) => "off",
+            Self::Word(word) => word,
+        }
+    }
+}
+
+impl From<Thp> for Switch {
+    fn from(thp: Thp) -> Self {
+        match thp {
+            Thp::Off => Self::Is(false),
+            Thp::Early => Self::Is(true),
+            Thp::All => Self::Word("all".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<Switch> for Thp {
+    type Error = &'static str;
+
+    fn try_from(switch: Switch) -> Result<Self, Self::Error> {
+        match switch.said() {
+            "off" => Ok(Self::Off),
+            "on" => Ok(Self::Early),
+            "all" => Ok(Self::All),
+            _ => Err("must be true, false or \"all\""),
+        }
+    }
+}
+
+impl From<Prefault> for Switch {
+    fn from(prefault: Prefault) -> Self {
+        match prefault {
+            Prefault::Off => Self::Is(false),
+            Prefault::All => Self::Is(true),
+            Prefault::Arenas => Self::Word("arenas".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<Switch> for Prefault {
+    type Error = &'static str;
+
+    fn try_from(switch: Switch) -> Result<Self, Self::Error> {
+        match switch.said() {
+            "off" => Ok(Self::Off),
+            "on" => Ok(Self::All),
+            "arenas" => Ok(Self::Arenas),
+            _ => Err("must be true, false or \"arenas\""),
+        }
+    }
 }
 
 impl fmt::Display for Prefault {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::signal::register_signal_handler;
@@ -19,18 +20,53 @@ struct Mapped {
     guest: u64,
 }
 
-/// What the handler knows. Set before the handler is there, and never changed: it can be read in a signal handler.
-static WATCH: OnceLock<(Vec<Mapped>, fn())> = OnceLock::new();
+/// The same, where a signal handler can read it while another thread changes it. It is empty while its length is 0.
+struct Place {
+    host: AtomicU64,
+    length: AtomicU64,
+    guest: AtomicU64,
+}
 
-/// From now on a SIGBUS says where in `memory` it struck, calls `restore`, and ends the process as it would have. Must be called
-/// once at most. `restore` must be safe in a signal handler: no memory is to be allocated and no lock to be waited for.
+/// Most pieces that are known: a memory with the most holes has no more.
+const PLACES: usize = 128;
+
+/// What the handler knows of the VM that is there.
+static WATCHED: [Place; PLACES] = [const { Place::empty() }; PLACES];
+/// What the handler calls.
+static RESTORE: OnceLock<fn()> = OnceLock::new();
+
+impl Place {
+    const fn empty() -> Self {
+        Self { host: AtomicU64::new(0), length: AtomicU64::new(0), guest: AtomicU64::new(0) }
+    }
+
+    fn set(&self, piece: Option<Mapped>) {
+        self.length.store(0, Ordering::SeqCst);
+        if let Some(Mapped { host, length, guest }) = piece {
+            self.host.store(host, Ordering::SeqCst);
+            self.guest.store(guest, Ordering::SeqCst);
+            self.length.store(length, Ordering::SeqCst);
+        }
+    }
+
+    fn get(&self) -> Mapped {
+        let length = self.length.load(Ordering::SeqCst);
+        Mapped { host: self.host.load(Ordering::SeqCst), length, guest: self.guest.load(Ordering::SeqCst) }
+    }
+}
+
+/// From now on a SIGBUS says where in `memory` it struck, calls `restore`, and ends the process as it would have. Another memory
+/// takes the place of the one before; `restore` stays the first. It must be safe in a signal handler: no memory is to be
+/// allocated and no lock to be waited for.
 pub fn watch(memory: &GuestMemory, restore: fn()) -> io::Result<()> {
     let pieces = memory.iter().map(|region| Mapped {
         host: region.as_ptr() as u64,
         length: region.len(),
         guest: region.start_addr().raw_value(),
     });
-    WATCH.set((pieces.collect(), restore)).map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
+    let pieces = pieces.map(Some).chain(std::iter::repeat(None));
+    WATCHED.iter().zip(pieces).for_each(|(place, piece)| place.set(piece));
+    RESTORE.get_or_init(|| restore);
     register_signal_handler(libc::SIGBUS, on_sigbus).map_err(|error| io::Error::from_raw_os_error(error.errno()))
 }
 
@@ -41,15 +77,14 @@ extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _conte
     let address = unsafe { info.si_addr() } as u64;
     let mut line = Line::default();
     line.text("flatboot: error: the host cannot give memory (SIGBUS) at ");
-    let (pieces, restore) = WATCH.get().map_or((&[][..], None), |(pieces, restore)| (&pieces[..], Some(restore)));
-    let guest = guest_address(pieces, address);
+    let guest = guest_address(WATCHED.iter().map(Place::get), address);
     line.text(if guest.is_some() { "guest physical address " } else { "host address " });
     line.number(guest.unwrap_or(address));
     line.text(reason(info.si_code));
     // SAFETY: SIG_DFL for SIGBUS has no further conditions; signal(2) is safe in a handler. When this returns, the access is tried
     // again and ends the process, as it would have without us.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
-    if let Some(restore) = restore {
+    if let Some(restore) = RESTORE.get() {
         restore();
     }
     // SAFETY: the pointer and the length are those of initialized bytes; write(2) is safe in a handler.
@@ -57,9 +92,9 @@ extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _conte
 }
 
 /// Where the guest has the byte that this process has at `address`.
-fn guest_address(pieces: &[Mapped], address: u64) -> Option<u64> {
-    let holds = |piece: &&Mapped| address.checked_sub(piece.host).is_some_and(|offset| offset < piece.length);
-    pieces.iter().find(holds).map(|piece| piece.guest + (address - piece.host))
+fn guest_address(mut pieces: impl Iterator<Item = Mapped>, address: u64) -> Option<u64> {
+    let holds = |piece: &Mapped| address.checked_sub(piece.host).is_some_and(|offset| offset < piece.length);
+    pieces.find(holds).map(|piece| piece.guest + (address - piece.host))
 }
 
 /// The rest of the line, with its end.
@@ -135,7 +170,7 @@ mod tests {
         let pieces = [Mapped { host: 1000, length: 10, guest: 5 }, Mapped { host: 2000, length: 10, guest: 1 << 32 }];
         for (host, guest) in [(999, None), (1000, Some(5)), (1009, Some(14)), (1010, None), (2003, Some((1 << 32) + 3))]
         {
-            assert_eq!(guest_address(&pieces, host), guest);
+            assert_eq!(guest_address(pieces.into_iter(), host), guest);
         }
     }
 

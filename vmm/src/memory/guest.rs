@@ -12,6 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 
+use super::region::{Mapping, Region};
 use super::{GpaRange, GuestMemory, HostPages};
 use crate::bits::index;
 #[cfg(test)]
@@ -55,11 +56,19 @@ pub fn map(slots: &[GpaRange], backing: Backing) -> Result<GuestMemory, MapError
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
-fn map_slot(slot: GpaRange, backing: Backing) -> Result<GuestRegionMmap, MapError> {
+/// Ordinary memory at these places, for tests.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn from_ranges(ranges: &[(GuestAddress, usize)]) -> Result<GuestMemory, MapError> {
+    let slots: Vec<_> = ranges.iter().map(|(start, length)| GpaRange::of(start.raw_value(), *length as u64)).collect();
+    map(&slots, Backing::default())
+}
+
+fn map_slot(slot: GpaRange, backing: Backing) -> Result<Region, MapError> {
     let size = slot.length();
     let failed = |source| MapError::Map { size, gpa: slot.start(), hint: hint(backing, &source), source };
-    let region = mapping(size, backing).map_err(failed)?;
+    let (region, mapping) = map_one(size, backing).map_err(failed)?;
     GuestRegionMmap::new(region, GuestAddress(slot.start()))
+        .map(|region| Region::new(region, mapping))
         .ok_or_else(|| MapError::Inconsistent(format!("range {slot} wraps")))
 }
 
@@ -72,7 +81,7 @@ fn hint(backing: Backing, error: &io::Error) -> &'static str {
     }
 }
 
-fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
+fn map_one(size: u64, backing: Backing) -> io::Result<(MmapRegion, Mapping)> {
     let length = index(size);
     let mut flags = if backing.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     // Without a reservation, hugetlb faults would end in SIGBUS; ordinary memory is overcommitted on purpose.
@@ -89,7 +98,7 @@ fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
     }
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let align = backing.pages.bytes().max(HUGE_PAGE);
-    let start = map_aligned(length, align, prot, flags, file.as_ref())?;
+    let (start, mapping) = map_aligned(length, align, prot, flags, file.as_ref())?;
     let mut builder = MmapRegionBuilder::new(length)
         .with_mmap_prot(prot)
         .with_mmap_flags(flags)
@@ -97,13 +106,19 @@ fn mapping(size: u64, backing: Backing) -> io::Result<MmapRegion> {
     if let Some(file) = file {
         builder = builder.with_file_offset(FileOffset::new(file, 0));
     }
-    // SAFETY: `start..start + length` was mapped above for this region alone and is never unmapped: guest memory
-    // lives until the process ends, since vCPU threads may touch it until then.
-    unsafe { builder.with_raw_mmap_pointer(start) }.build().map_err(io::Error::other)
+    // SAFETY: `start..start + length` was mapped above for this region alone, and is unmapped behind it: see `Region`.
+    let region = unsafe { builder.with_raw_mmap_pointer(start) }.build().map_err(io::Error::other)?;
+    Ok((region, mapping))
 }
 
 /// Maps `length` bytes at a multiple of `align`; the kernel only promises page alignment. The last page is a whole one.
-fn map_aligned(length: usize, align: u64, prot: i32, flags: i32, file: Option<&File>) -> io::Result<*mut u8> {
+fn map_aligned(
+    length: usize,
+    align: u64,
+    prot: i32,
+    flags: i32,
+    file: Option<&File>,
+) -> io::Result<(*mut u8, Mapping)> {
     let slack = index(align);
     let reserved = length.checked_next_multiple_of(slack).and_then(|whole| whole.checked_add(slack));
     let reserved = reserved.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
@@ -113,6 +128,8 @@ fn map_aligned(length: usize, align: u64, prot: i32, flags: i32, file: Option<&F
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // SAFETY: the reservation and what is mapped into it is used by the caller's region alone, which is dropped first.
+    let mapping = unsafe { Mapping::new(base, reserved) };
     let offset = base.align_offset(slack);
     let target = base.wrapping_byte_add(offset);
     let fd = file.map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
@@ -122,7 +139,7 @@ fn map_aligned(length: usize, align: u64, prot: i32, flags: i32, file: Option<&F
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    Ok(mapped.cast())
+    Ok((mapped.cast(), mapping))
 }
 
 fn memfd(size: u64, pages: HostPages) -> io::Result<File> {
@@ -246,6 +263,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn it_goes_with_the_last_clone() {
+        let mapped = |pointer: *mut u8| {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let holds = |line: &str| {
+                let (start, rest) = line.split_once('-').unwrap();
+                let (end, _) = rest.split_once(' ').unwrap();
+                let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+                (start..end).contains(&pointer.addr())
+            };
+            maps.lines().any(holds)
+        };
+        // So large that nothing else is put there meanwhile.
+        let memory = map(&[GpaRange::of(0, 1 << 40)], Backing::default()).unwrap();
+        let middle = memory.find_region(GuestAddress(0)).unwrap().as_ptr().wrapping_add(1 << 39);
+        let clone = memory.clone();
+        drop(memory);
+        assert!(mapped(middle));
+        drop(clone);
+        assert!(!mapped(middle));
     }
 
     #[test]

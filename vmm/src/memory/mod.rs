@@ -14,6 +14,7 @@ mod place;
 mod plan;
 pub mod prefault;
 mod range;
+mod region;
 mod shape;
 mod size;
 
@@ -24,8 +25,9 @@ pub use map::MemoryMap;
 pub use pages::HostPages;
 pub use plan::{MemoryPlan, PlanError, PlanInput};
 pub use range::{AddressWidth, GpaRange};
+pub use region::Region;
 pub use shape::{Layout, MAX_HOLES};
 pub use size::{MemorySize, MemorySizeError, Size};
 
-/// The guest's mapped memory. Cloning shares the mapping.
-pub type GuestMemory = vm_memory::GuestMemoryMmap;
+/// The guest's mapped memory. Cloning shares the mapping, which goes with the last clone.
+pub type GuestMemory = vm_memory::GuestRegionCollection<Region>;

@@ -178,7 +178,7 @@ fn pieces(ranges: &[GpaRange], page: u64, threads: usize) -> Vec<GpaRange> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
+    use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
     use super::super::guest::{Backing, present};
     use super::*;

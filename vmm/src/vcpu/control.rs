@@ -75,7 +75,10 @@ impl Control {
     }
 }
 
-/// All vCPU threads.
+/// How long vCPUs that nobody wants any more may take to end. Nothing depends on that they have.
+const FINISH: Duration = Duration::from_millis(500);
+
+/// All vCPU threads. Dropping it ends them.
 #[derive(Debug)]
 pub struct Threads(Vec<(JoinHandle<()>, Arc<Control>)>);
 
@@ -111,10 +114,14 @@ impl Threads {
     }
 
     /// Ends all threads, and waits for them within `limit`: one that waits for whoever reads its output is left behind.
-    pub fn finish(self, limit: Duration) {
+    pub fn finish(mut self, limit: Duration) {
+        self.end(limit);
+    }
+
+    fn end(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         self.order(Order::Finish);
-        for (thread, control) in self.0 {
+        for (thread, control) in self.0.drain(..) {
             // A thread that is to be left alone is left to the end of the process.
             if kick_until(&thread, &control, deadline, || thread.is_finished()) && thread.join().is_err() {
                 tracing::error!("a vCPU thread has panicked");
@@ -124,6 +131,12 @@ impl Threads {
 
     fn order(&self, order: Order) {
         self.0.iter().for_each(|(_, control)| control.give(order));
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.end(FINISH);
     }
 }
 

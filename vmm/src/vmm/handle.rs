@@ -1,58 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way to a VM for everybody who has something to say to it.
+//! The ways to the owner of a VM: one for the VM's own threads, one for everybody else.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::fmt;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use super::VmmError;
+use super::call::{Answer, Call};
+use super::error::VmmError;
 use crate::ending::Ending;
 
-/// What is said to a VM.
+/// What the owner is told.
 #[derive(Debug)]
-pub(super) enum Request {
-    /// It is over.
-    End(Ending),
-    /// It is to rest; the answer goes back.
-    Pause(Sender<Result<(), VmmError>>),
-    /// It is to go on; the answer goes back.
-    Resume(Sender<Result<(), VmmError>>),
+pub(super) enum Message {
+    /// A VM is over.
+    End {
+        /// Which: one that came before it is over already.
+        vm: u64,
+        /// How.
+        ending: Ending,
+    },
+    /// A signal asks for the end.
+    Signal,
+    /// Somebody wants something, and an answer.
+    Call(Call, Reply),
 }
 
-/// What a VM has been told and has not heard yet.
-#[derive(Debug)]
-pub struct Requests(pub(super) Receiver<Request>);
+/// What an answer is given to.
+type Receive = Box<dyn FnOnce(Result<Answer, VmmError>) + Send>;
 
-/// A way to a VM, for any thread.
+/// Where an answer goes. Dropped without one, it says that nobody is there.
+pub(super) struct Reply(Option<Receive>);
+
+impl Reply {
+    pub(super) fn send(mut self, answer: Result<Answer, VmmError>) {
+        if let Some(send) = self.0.take() {
+            send(answer);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(send) = self.0.take() {
+            send(Err(VmmError::Gone));
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reply")
+    }
+}
+
+/// For one VM's threads: they can end it.
 #[derive(Debug, Clone)]
-pub struct Handle(Sender<Request>);
-
-/// A way to a VM, and where that VM is to listen.
-#[must_use]
-pub fn channel_to_vm() -> (Handle, Requests) {
-    let (sender, receiver) = channel();
-    (Handle(sender), Requests(receiver))
+pub struct Handle {
+    messages: Sender<Message>,
+    vm: u64,
 }
 
 impl Handle {
     /// Ends the VM. The first ending counts; one that is over hears no more.
     pub fn end(&self, ending: Ending) {
-        let _ = self.0.send(Request::End(ending));
+        let _ = self.messages.send(Message::End { vm: self.vm, ending });
+    }
+}
+
+/// For whoever wants something of the owner, from any thread.
+#[derive(Debug, Clone)]
+pub struct Caller(pub(super) Sender<Message>);
+
+impl Caller {
+    pub(super) fn handle(&self, vm: u64) -> Handle {
+        Handle { messages: self.0.clone(), vm }
     }
 
-    /// Brings the VM to rest: when this returns, no vCPU runs and no device works. It goes on unless that can be said of all.
-    pub fn pause(&self) -> Result<(), VmmError> {
-        self.ask(Request::Pause)
+    /// Asks for `call`. `reply` is called with the answer, once and in any case, by a thread that it must not hold up.
+    pub fn call(&self, call: Call, reply: impl FnOnce(Result<Answer, VmmError>) + Send + 'static) {
+        // Not taken, it is dropped, and that is an answer.
+        let _ = self.0.send(Message::Call(call, Reply(Some(Box::new(reply)))));
     }
 
-    /// Lets the VM go on.
-    pub fn resume(&self) -> Result<(), VmmError> {
-        self.ask(Request::Resume)
-    }
-
-    fn ask(&self, request: impl FnOnce(Sender<Result<(), VmmError>>) -> Request) -> Result<(), VmmError> {
+    /// The same, and waits for the answer.
+    pub fn ask(&self, call: Call) -> Result<Answer, VmmError> {
         let (sender, answer) = channel();
-        self.0.send(request(sender)).map_err(|_| VmmError::Gone)?;
+        self.call(call, move |answer| drop(sender.send(answer)));
         answer.recv().map_err(|_| VmmError::Gone)?
+    }
+
+    /// Says that a signal asks for the end.
+    pub fn signal(&self) {
+        let _ = self.0.send(Message::Signal);
     }
 }
 
@@ -86,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_the_end_and_one_that_returns_is_not() {
-        let (vmm, requests) = channel_to_vm();
+        let (sender, messages) = channel();
+        let vmm = Caller(sender).handle(7);
         for (of, panics) in [("disk", false), ("vCPU 7", true)] {
             let guard = PanicGuard::new(&vmm, of.to_owned());
             let thread = thread::spawn(move || {
@@ -95,16 +135,20 @@ mod tests {
             });
             assert_eq!(thread.join().is_err(), panics);
         }
-        let Ok(Request::End(ending)) = requests.0.try_recv() else { panic!("nothing was said") };
+        let Ok(Message::End { vm: 7, ending }) = messages.try_recv() else { panic!("nothing was said") };
         assert_eq!(ending, Ending::Internal { what: "the thread of vCPU 7 has panicked".to_owned() });
-        assert!(requests.0.try_recv().is_err());
+        assert!(messages.try_recv().is_err());
     }
 
     #[test]
-    fn a_vm_that_is_gone_says_so() {
-        let (vmm, requests) = channel_to_vm();
-        drop(requests);
-        vmm.end(Ending::PowerOff);
-        assert_eq!(vmm.pause().unwrap_err().to_string(), "the VM is over");
+    fn an_owner_that_is_gone_says_so() {
+        let (sender, messages) = channel();
+        let caller = Caller(sender);
+        let (answered, answer) = channel();
+        caller.call(Call::Info, move |answer| drop(answered.send(answer.is_err())));
+        drop(messages);
+        assert!(answer.recv().unwrap(), "what it has not taken is answered, too");
+        caller.handle(1).end(Ending::PowerOff);
+        assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "the VMM is about to end");
     }
 }

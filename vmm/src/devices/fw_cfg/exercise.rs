@@ -78,7 +78,8 @@ struct Machine {
 impl Machine {
     fn new(file: &File) -> Option<Self> {
         let memory =
-            GuestMemory::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)]).ok()?;
+            crate::memory::guest::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)])
+                .ok()?;
         let part = Content::File { file: Arc::new(file.try_clone().ok()?), start: FILE_START, length: FILE_LENGTH };
         let numbered = [(key::CPUS, Content::half(2)), (key::KERNEL_DATA, part)];
         let files =

@@ -30,7 +30,7 @@ struct Machine {
 /// Two MiB, a hole of one, and one more; items of every kind.
 fn machine() -> Machine {
     let ranges = [(GuestAddress(0), 2 << 20), (GuestAddress(3 * MIB), 1 << 20)];
-    let memory = GuestMemory::from_ranges(&ranges).unwrap();
+    let memory = crate::memory::guest::from_ranges(&ranges).unwrap();
     memory.write_slice(&vec![OLD; 2 << 20], GuestAddress(0)).unwrap();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"header, then the kernel, then more").unwrap();
@@ -120,7 +120,7 @@ fn a_file_comes_by_dma_only() {
 #[test]
 fn a_vcpu_does_not_wait_for_a_file() {
     let (pipe, writer) = std::io::pipe().unwrap();
-    let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+    let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
     let file = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
     let items = Items::new([(key::INITRD_DATA, Content::File { file, start: 0, length: 4 })], []);
     let mut machine = Machine { device: FwCfg::new(items, memory.clone()), memory };
@@ -287,7 +287,7 @@ fn the_high_half_of_the_address_counts_once() {
 
 #[test]
 fn a_file_that_has_shrunk_is_an_error_for_dma() {
-    let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+    let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
     let file = tempfile::tempfile().unwrap();
     let part = Content::File { file: Arc::new(file.try_clone().unwrap()), start: 0, length: 100 };
     let items = Items::new([(key::INITRD_DATA, part)], []);

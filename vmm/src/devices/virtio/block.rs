@@ -3,6 +3,8 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
@@ -83,6 +85,29 @@ impl RequestError {
     }
 }
 
+/// What a disk has done for its guest, for others to look at.
+#[derive(Debug, Default)]
+pub struct Counters {
+    read_ops: AtomicU64,
+    read_bytes: AtomicU64,
+    write_ops: AtomicU64,
+    write_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// By name.
+    #[must_use]
+    pub fn values(&self) -> [(&'static str, u64); 4] {
+        [
+            ("read_ops", &self.read_ops),
+            ("read_bytes", &self.read_bytes),
+            ("write_ops", &self.write_ops),
+            ("write_bytes", &self.write_bytes),
+        ]
+        .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+    }
+}
+
 /// A disk.
 #[derive(Debug)]
 pub struct Block {
@@ -95,6 +120,7 @@ pub struct Block {
     /// For messages.
     name: String,
     complaints: Complaints,
+    counters: Arc<Counters>,
 }
 
 impl Block {
@@ -113,7 +139,8 @@ impl Block {
             *to = from;
         }
         let (sectors, name) = (size / SECTOR_SIZE, id.to_owned());
-        Ok(Self { file, sectors, readonly, id: padded, write_through: true, name, complaints: Complaints::default() })
+        let (complaints, counters) = (Complaints::default(), Arc::default());
+        Ok(Self { file, sectors, readonly, id: padded, write_through: true, name, complaints, counters })
     }
 
     /// The same, called `name` in messages.
@@ -121,6 +148,12 @@ impl Block {
     pub fn named(mut self, name: String) -> Self {
         self.name = name;
         self
+    }
+
+    /// What it does, from now on and as long as somebody looks.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -148,6 +181,7 @@ impl Block {
                 for segment in cut(&request.writable, 0..room) {
                     self.read(memory, segment)?;
                 }
+                count(&self.counters.read_ops, &self.counters.read_bytes, room);
                 u32::try_from(room).map_err(|_| RequestError::Range { sector, bytes: room })
             }
             VIRTIO_BLK_T_OUT => self.write_all(memory, request, sector).map(|()| 0),
@@ -171,10 +205,12 @@ impl Block {
             return Err(RequestError::ReadOnly);
         }
         let data = HEADER_SIZE as u64..length(&request.readable);
-        self.seek(sector, data.end - data.start)?;
+        let bytes = data.end - data.start;
+        self.seek(sector, bytes)?;
         for segment in cut(&request.readable, data) {
             self.write(memory, segment)?;
         }
+        count(&self.counters.write_ops, &self.counters.write_bytes, bytes);
         if self.write_through { self.flush() } else { Ok(()) }
     }
 
@@ -212,6 +248,12 @@ impl Block {
         }
         Ok(())
     }
+}
+
+/// One more request, of so many bytes.
+fn count(requests: &AtomicU64, all: &AtomicU64, bytes: u64) {
+    requests.fetch_add(1, Ordering::Relaxed);
+    all.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// Type and sector from the request's header.

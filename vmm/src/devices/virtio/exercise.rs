@@ -85,7 +85,8 @@ struct Machine {
 impl Machine {
     fn new(device: Box<dyn VirtioDevice>) -> Option<Self> {
         let memory =
-            GuestMemory::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)]).ok()?;
+            crate::memory::guest::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)])
+                .ok()?;
         let queues = device.queue_sizes().len();
         let irq = EventFd::new(EFD_NONBLOCK).ok()?;
         let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq).ok()?;

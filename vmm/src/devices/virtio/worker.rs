@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
@@ -18,6 +18,8 @@ use crate::devices::bus::lock;
 const STACK: usize = 128 << 10;
 /// Events taken at once; a device has few queues.
 const EVENTS: usize = 8;
+/// How long a worker may take to end. Nothing depends on that it has.
+const FINISH: Duration = Duration::from_millis(500);
 /// Names the worker's own event among those of queues.
 const ORDERS: u64 = u64::MAX;
 
@@ -69,9 +71,12 @@ struct Orders {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what is asked and what is done, of two things")]
 struct OrderState {
     pause: bool,
     paused: bool,
+    finish: bool,
+    finished: bool,
 }
 
 impl fmt::Debug for VirtioWorker {
@@ -87,18 +92,20 @@ impl VirtioWorker {
         Ok(Self { device, queues, notify, orders, request: Request::default() })
     }
 
-    /// Starts the thread `name`, which keeps `guard` as long as it runs. It ends with the process: nobody waits for a request that
-    /// may never be over.
+    /// Starts the thread `name`, which keeps `guard` as long as it runs.
     pub fn start(self, name: String, guard: impl Send + 'static) -> Result<Running, WorkerError> {
         let epoll = self.watch().map_err(|source| WorkerError::Watch { name: name.clone(), source })?;
         let orders = Arc::clone(&self.orders);
         let builder = thread::Builder::new().name(name.clone()).stack_size(STACK);
         let thread = builder.spawn(move || {
             let _guard = guard;
+            let orders = Arc::clone(&self.orders);
             self.run(&epoll);
+            lock(&orders.state).finished = true;
+            orders.changed.notify_all();
         });
         match thread {
-            Ok(_) => Ok(Running { name, orders }),
+            Ok(thread) => Ok(Running { name, orders, thread: Some(thread) }),
             Err(source) => Err(WorkerError::Thread { name, source }),
         }
     }
@@ -128,29 +135,35 @@ impl VirtioWorker {
             };
             for event in events.iter().take(count) {
                 match event.data() {
-                    ORDERS => self.obey(),
+                    ORDERS if !self.obey() => return,
+                    ORDERS => {}
                     queue => drop(usize::try_from(queue).map(|index| self.serve(index))),
                 }
             }
         }
     }
 
-    /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it.
-    fn obey(&mut self) {
+    /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it. False when it is to end.
+    fn obey(&mut self) -> bool {
         let orders = Arc::clone(&self.orders);
         // Non-blocking: what it says is in the state.
         let _ = orders.wake.read();
-        if !lock(&orders.state).pause {
-            return;
+        match &*lock(&orders.state) {
+            OrderState { finish: true, .. } => return false,
+            OrderState { pause: true, .. } => {}
+            _ => return true,
         }
         self.device.pause();
         let mut state = lock(&orders.state);
         state.paused = true;
         orders.changed.notify_all();
-        let mut state = orders.changed.wait_while(state, |state| state.pause).unwrap_or_else(PoisonError::into_inner);
+        let rests = |state: &mut OrderState| state.pause && !state.finish;
+        let mut state = orders.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
         state.paused = false;
+        let goes_on = !state.finish;
         drop(state);
         self.device.resume();
+        goes_on
     }
 
     /// Gives queue `index` a turn, if it was notified since the last one. True if it was.
@@ -172,10 +185,13 @@ impl VirtioWorker {
     }
 }
 
-/// A worker whose thread runs.
+/// A worker whose thread runs. Dropping it ends the thread, and what it has of its device, or leaves behind one which waits for a
+/// request that may never be over.
 pub struct Running {
     name: String,
     orders: Arc<Orders>,
+    /// There until it is waited for.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Running {
@@ -204,5 +220,31 @@ impl Running {
     pub fn resume(&self) {
         lock(&self.orders.state).pause = false;
         self.orders.changed.notify_all();
+    }
+
+    /// Asks for the end, which dropping it waits for, so that many workers can be asked at once.
+    pub fn ask_to_finish(&self) {
+        lock(&self.orders.state).finish = true;
+        self.orders.changed.notify_all();
+        let _ = self.orders.wake.write(1);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask_to_finish();
+        let state = lock(&self.orders.state);
+        let waited = self.orders.changed.wait_timeout_while(state, FINISH, |state| !state.finished);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !state.finished {
+            tracing::info!(name = self.name, "a request is not over: its device is left behind");
+            return;
+        }
+        drop(state);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(name = self.name, "a worker's thread has panicked");
+        }
     }
 }

@@ -37,7 +37,7 @@ const TARGET: u64 = 0x1000;
 
 impl Firmware {
     fn new(machine: &Description<'_>) -> Self {
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         Self { device: FwCfg::new(items(machine).unwrap(), memory.clone()), memory }
     }
 

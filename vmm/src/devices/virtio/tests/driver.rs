@@ -37,7 +37,7 @@ pub(super) struct Driver {
 impl Driver {
     /// A device that nobody has touched.
     pub(super) fn new(device: Box<dyn VirtioDevice>) -> Self {
-        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
         let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
         Self { transport, worker: Some(worker), memory, irq, available: 0 }

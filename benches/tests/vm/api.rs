@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! VMs that are made, watched and ended through the control API, by curl, as anybody else would.
+
+use libtest_mimic::Failed;
+
+use super::lab::{Lab, require};
+use crate::Body;
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("api::a_vm_from_creation_to_deletion", whole_life),
+    ("api::a_guest_that_powers_off_ends_the_server", power_off),
+    ("api::a_guest_that_resets_comes_up_again", reset),
+    ("api::run_serves_too", run),
+];
+
+/// A shell's words for all that follows: `put` and `get` fail with what they are answered, `until` waits for a command.
+/// Sockets are made where the host has a file system of its own.
+const WORDS: &str = r#"
+set -e
+cd "$(mktemp -d -p /run)"
+api() { curl --silent --show-error --fail-with-body --unix-socket socket -X "$@"; }
+put() { api PUT "http://localhost/api/v1/$1" ${2:+-d "$2"} || { echo " of $1" >&2; return 1; }; }
+get() { api GET "http://localhost/api/v1/$1"; }
+until_it() { n=0; until "$@"; do n=$((n+1)); [ $n -lt 600 ] || { echo "waited for: $*" >&2; exit 99; }; sleep 0.1; done; }
+is() { get vm.info | grep -q "\"state\":\"$1\""; }
+inits() { [ "$(grep -c '"check":"done"' console 2>/dev/null)" -ge "$1" ]; }
+answers() { get vmm.ping >/dev/null 2>&1; }
+"#;
+
+/// The script begins with a server whose VM is `cmdline`'s, created and not booted.
+fn script(lab: &Lab, cmdline: &str, rest: &str) -> String {
+    format!(
+        r#"{WORDS}
+truncate -s 1M disk
+{flatboot} --api-socket path=socket --event-monitor path=events & pid=$!
+until_it answers
+put vm.create '{{"payload": {{"kernel": "{kernel}", "initramfs": "{initramfs}", "cmdline": "quiet {cmdline}"}},
+    "cpus": {{"boot_vcpus": 2, "max_vcpus": 2}}, "memory": {{"size": 1073741824}}, "console": {{"mode": "Off"}},
+    "serial": {{"mode": "File", "file": "console"}}, "disks": [{{"path": "disk"}}]}}'
+{rest}"#,
+        flatboot = lab.flatboot.display(),
+        kernel = lab.kernel.join("vmlinux").display(),
+        initramfs = lab.initramfs.display(),
+    )
+}
+
+/// It ends well and prints `expected`.
+fn prints(lab: &Lab, script: &str, expected: &str) -> Result<(), Failed> {
+    let outcome = lab.shell(script)?;
+    let (stdout, stderr) = (outcome.stdout_text(), String::from_utf8_lossy(&outcome.stderr).into_owned());
+    require(outcome.code == 0 && stdout.trim() == expected, || {
+        format!("exit code {}, standard output {stdout:?}, standard error {stderr:?}", outcome.code)
+    })
+}
+
+fn whole_life(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+put vm.boot; is Running; until_it inits 1
+put vm.pause; is Paused
+before=$(stat -c %s console); sleep 0.5; [ "$before" = "$(stat -c %s console)" ]
+get vm.counters | grep -q '"_disk0":{"read_bytes":'
+put vm.resume; is Running
+put vm.power-button
+put vm.reboot; is Running; until_it inits 2
+put vm.shutdown; is Shutdown
+put vm.boot; until_it inits 1; put vm.delete
+put vmm.shutdown; wait $pid
+[ ! -e socket ]
+grep -o '"event": "[a-z]*"' events | cut -d'"' -f4 | tr '\n' ' '
+"#;
+    let expected = "starting booting booted pausing paused resuming resumed rebooting shutdown booting booted rebooted \
+                    shutdown booting booted shutdown deleted shutdown";
+    prints(lab, &script(lab, "flatboot.end=hang", rest), expected)
+}
+
+fn power_off(lab: &Lab) -> Result<(), Failed> {
+    let rest = "put vm.boot; wait $pid; [ ! -e socket ]; grep -c 'guest powered off' events";
+    prints(lab, &script(lab, "flatboot.end=poweroff", rest), "1")
+}
+
+/// As often as it likes, until somebody ends it.
+fn reset(lab: &Lab) -> Result<(), Failed> {
+    let rest = "put vm.boot; until_it inits 3; put vm.delete; put vmm.shutdown; wait $pid; echo ended";
+    prints(lab, &script(lab, "flatboot.end=reboot", rest), "ended")
+}
+
+fn run(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        "{WORDS}\n{} run --api-socket socket --kernel {} --initramfs {} --memory size=512M --serial file=console \
+         --cmdline 'quiet flatboot.end=hang' & pid=$!\n\
+         until_it answers; until_it inits 1; is Running; put vm.pause; put vm.resume; put vmm.shutdown; wait $pid; \
+         [ ! -e socket ]; echo ended",
+        lab.flatboot.display(),
+        lab.kernel.join("vmlinux").display(),
+        lab.initramfs.display(),
+    );
+    prints(lab, &script, "ended")
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections: many at once, none of which holds up another one, and never so many that nobody else comes in.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::os::unix::net::UnixListener as StdListener;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::LAST;
+use super::service::Service;
+use crate::vmm::Caller;
+
+/// Most connections at once. One more, and the one that has been there longest and asks nothing is closed.
+const CONNECTIONS_MAX: usize = 128;
+/// Bytes that the line and the headers of a request may have.
+const HEAD_MAX: usize = 16 << 10;
+/// A host that is out of descriptors may have some again by then.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A connection that is served.
+struct Connection {
+    task: JoinHandle<()>,
+    /// How many of its requests are not answered.
+    busy: Arc<AtomicUsize>,
+}
+
+/// Serves whoever comes to `listener` until `stopped`, and then gives the last answers.
+pub(super) async fn serve(listener: StdListener, caller: Caller, stopped: oneshot::Receiver<()>) {
+    let listener = match UnixListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the API cannot be served"),
+    };
+    let (closing, closed) = watch::channel(());
+    let mut connections: VecDeque<Connection> = VecDeque::new();
+    let mut stopped = pin!(stopped);
+    loop {
+        let next = poll_fn(|context| match stopped.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => listener.poll_accept(context).map(Some),
+        });
+        match next.await {
+            None => break,
+            Some(Ok((stream, _))) => {
+                connections.retain(|connection| !connection.task.is_finished());
+                make_room(&mut connections);
+                connections.push_back(spawn(stream, caller.clone(), closed.clone()));
+            }
+            Some(Err(error)) => {
+                // Nobody is told more often than that: the next attempt waits.
+                tracing::warn!(%error, "a connection to the API is lost");
+                sleep(AGAIN).await;
+            }
+        }
+    }
+    drop((listener, closing));
+    let all = async {
+        for connection in &mut connections {
+            let _ = (&mut connection.task).await;
+        }
+    };
+    let _ = timeout(LAST, all).await;
+}
+
+fn make_room(connections: &mut VecDeque<Connection>) {
+    if connections.len() < CONNECTIONS_MAX {
+        return;
+    }
+    let idle = connections.iter().position(|connection| connection.busy.load(Ordering::Relaxed) == 0);
+    if let Some(connection) = connections.remove(idle.unwrap_or(0)) {
+        connection.task.abort();
+    }
+}
+
+fn spawn(stream: UnixStream, caller: Caller, closed: watch::Receiver<()>) -> Connection {
+    let busy = Arc::default();
+    let service = Service::new(caller, Arc::clone(&busy));
+    Connection { task: tokio::spawn(converse(stream, service, closed)), busy }
+}
+
+/// Answers one request after another. When `closed` ends, the present one is the last.
+async fn converse(stream: UnixStream, service: Service, mut closed: watch::Receiver<()>) {
+    let connection =
+        http1::Builder::new().half_close(true).max_buf_size(HEAD_MAX).serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // It never changes: it ends.
+    let mut closing = pin!(closed.changed());
+    let mut last = false;
+    let result = poll_fn(|context| {
+        if !last && closing.as_mut().poll(context).is_ready() {
+            last = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(context)
+    });
+    if let Err(error) = result.await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a connection to the API ends");
+    }
+}

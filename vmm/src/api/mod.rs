@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control API: HTTP on a UNIX socket, from which requests go to the owner of the VM. Paths, verbs, JSON and statuses are Cloud
+//! Hypervisor's.
+//!
+//! One thread serves all connections. It does nothing itself that takes long: while the owner of the VM is busy, others are served.
+
+mod answer;
+mod connections;
+mod route;
+mod service;
+mod socket;
+mod words;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::vmm::Caller;
+use socket::Bound;
+
+/// How long connections may take to end.
+const LAST: Duration = Duration::from_secs(1);
+/// Stack of the thread. Requests are on the heap.
+const STACK: usize = 256 << 10;
+
+/// Where requests come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// A socket that is made there, and removed at the end.
+    Path(PathBuf),
+    /// A listening socket with which this process was started.
+    Descriptor(i32),
+}
+
+/// Why there is no API.
+#[derive(Debug, thiserror::Error)]
+#[error("--api-socket {place}: {what}")]
+pub struct ApiError {
+    /// Where requests were to come from.
+    place: String,
+    /// What is wrong, and what would be right.
+    what: String,
+}
+
+/// The API, until it is dropped: then it has given its last answers and the socket is gone.
+#[derive(Debug)]
+pub struct Api {
+    /// Dropping it is what ends the thread.
+    stop: Option<oneshot::Sender<()>>,
+    ended: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+    bound: Arc<Bound>,
+}
+
+impl Api {
+    /// Requests that come to `listen` go to `caller`.
+    pub fn start(listen: Listen, caller: Caller) -> Result<Self, ApiError> {
+        let place = listen.to_string();
+        let failed = |what: String| ApiError { place: place.clone(), what };
+        let (bound, listener) = socket::bind(listen).map_err(failed)?;
+        let host = |error: io::Error| failed(format!("cannot be served: {error}"));
+        // Nothing of it needs a thread of its own.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(host)?;
+        let (stop, stopped) = oneshot::channel();
+        let (done, ended) = channel();
+        let builder = thread::Builder::new().name("api".to_owned()).stack_size(STACK);
+        let thread = builder.spawn(move || {
+            runtime.block_on(connections::serve(listener, caller, stopped));
+            drop(done);
+        });
+        Ok(Self { stop: Some(stop), ended, thread: Some(thread.map_err(host)?), bound: Arc::new(bound) })
+    }
+}
+
+impl Api {
+    /// Removes the socket, for whoever is about to end the process.
+    pub fn remover(&self) -> impl Fn() + Send + 'static {
+        let bound = Arc::clone(&self.bound);
+        move || bound.remove()
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // Nothing is ever sent: it is over when the other end is gone. A thread that hangs must not keep the process.
+        let in_time = self.ended.recv_timeout(2 * LAST) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected);
+        if let Some(thread) = self.thread.take().filter(|_| in_time) {
+            let _ = thread.join();
+        }
+        self.bound.remove();
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "path={}", path.display()),
+            Self::Descriptor(number) => write!(f, "fd={number}"),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a path and a verb to what is asked for.
+
+use hyper::Method;
+use serde::Deserialize;
+
+use super::answer::Refusal;
+use crate::config::{DiskOption, VmConfig};
+use crate::vmm::Call;
+
+/// What all paths begin with.
+const ROOT: &str = "/api/v1/";
+
+/// What Cloud Hypervisor can do and flatboot cannot.
+const MISSING: [&str; 17] = [
+    "vm.add-device",
+    "vm.add-fs",
+    "vm.add-generic-vhost-user",
+    "vm.add-net",
+    "vm.add-pmem",
+    "vm.add-user-device",
+    "vm.add-vdpa",
+    "vm.add-vsock",
+    "vm.coredump",
+    "vm.nmi",
+    "vm.receive-migration",
+    "vm.resize",
+    "vm.resize-disk",
+    "vm.resize-zone",
+    "vm.restore",
+    "vm.send-migration",
+    "vm.snapshot",
+];
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Whether anybody is there.
+    Ping,
+    /// Something of the owner of the VM, which needs no more to be said.
+    Plain(Plain),
+    /// A VM, described by the body.
+    Create,
+    /// A disk, described by the body.
+    AddDisk,
+    /// A device's end, named by the body.
+    RemoveDevice,
+}
+
+/// A call without content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plain {
+    Boot,
+    Info,
+    Counters,
+    Pause,
+    Resume,
+    Shutdown,
+    Reboot,
+    PowerButton,
+    Delete,
+    Quit,
+}
+
+/// The body of vm.remove-device.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RemoveDevice {
+    id: String,
+}
+
+impl Route {
+    /// What `method` asks for at `path`.
+    pub(super) fn of(method: &Method, path: &str) -> Result<Self, Refusal> {
+        let name = path.strip_prefix(ROOT).unwrap_or_default();
+        let (route, verb) = match name {
+            "vmm.ping" => (Self::Ping, Method::GET),
+            "vm.info" => (Self::Plain(Plain::Info), Method::GET),
+            "vm.counters" => (Self::Plain(Plain::Counters), Method::GET),
+            "vmm.shutdown" => (Self::Plain(Plain::Quit), Method::PUT),
+            "vm.create" => (Self::Create, Method::PUT),
+            "vm.boot" => (Self::Plain(Plain::Boot), Method::PUT),
+            "vm.pause" => (Self::Plain(Plain::Pause), Method::PUT),
+            "vm.resume" => (Self::Plain(Plain::Resume), Method::PUT),
+            "vm.shutdown" => (Self::Plain(Plain::Shutdown), Method::PUT),
+            "vm.reboot" => (Self::Plain(Plain::Reboot), Method::PUT),
+            "vm.power-button" => (Self::Plain(Plain::PowerButton), Method::PUT),
+            "vm.delete" => (Self::Plain(Plain::Delete), Method::PUT),
+            "vm.add-disk" => (Self::AddDisk, Method::PUT),
+            "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
+            _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
+            _ => return Err(Refusal::not_found(path)),
+        };
+        if *method == verb { Ok(route) } else { Err(Refusal::verb(name, method, &verb)) }
+    }
+
+    /// What is to be asked of the owner of the VM. `body` is looked at if there is to be one.
+    pub(super) fn call(self, body: &[u8]) -> Result<Option<Call>, Refusal> {
+        Ok(Some(match self {
+            Self::Ping => return Ok(None),
+            Self::Plain(plain) => plain.call(),
+            Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
+            Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
+            Self::RemoveDevice => {
+                let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
+                Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)
+            }
+        }))
+    }
+}
+
+impl Plain {
+    fn call(self) -> Call {
+        match self {
+            Self::Boot => Call::Boot,
+            Self::Info => Call::Info,
+            Self::Counters => Call::Counters,
+            Self::Pause => Call::Pause,
+            Self::Resume => Call::Resume,
+            Self::Shutdown => Call::Shutdown,
+            Self::Reboot => Call::Reboot,
+            Self::PowerButton => Call::PowerButton,
+            Self::Delete => Call::Delete,
+            Self::Quit => Call::Quit,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One request: its body, what it asks for, the answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::Request;
+use hyper::body::{Body, Bytes, Incoming};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::answer::{Refusal, Sent, of_owner, ping};
+use super::route::{Plain, Route};
+use crate::vmm::{Call, Caller, VmmError};
+
+/// Longer is no configuration.
+const BODY_MAX: usize = 1 << 20;
+/// How long a body may take, in seconds.
+const BODY_WAIT: u64 = 30;
+
+/// What serves one connection.
+#[derive(Debug)]
+pub(super) struct Service {
+    caller: Caller,
+    busy: Arc<AtomicUsize>,
+}
+
+/// Counts a request as long as it is not answered.
+struct Busy(Arc<AtomicUsize>);
+
+impl Service {
+    pub(super) fn new(caller: Caller, busy: Arc<AtomicUsize>) -> Self {
+        Self { caller, busy }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Sent;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Sent, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (caller, busy) = (self.caller.clone(), Busy::new(&self.busy));
+        Box::pin(async move {
+            let _busy = busy;
+            Ok(serve(&caller, request).await.unwrap_or_else(Refusal::sent))
+        })
+    }
+}
+
+async fn serve(caller: &Caller, request: Request<Incoming>) -> Result<Sent, Refusal> {
+    let route = Route::of(request.method(), request.uri().path())?;
+    let body = body(request.into_body()).await?;
+    let Some(call) = route.call(&body)? else { return Ok(ping()) };
+    Ok(ask(caller, call, route == Route::Plain(Plain::Resume)).await)
+}
+
+async fn body(body: Incoming) -> Result<Bytes, Refusal> {
+    if body.size_hint().lower() > BODY_MAX as u64 {
+        return Err(Refusal::too_long(BODY_MAX));
+    }
+    let whole = timeout(Duration::from_secs(BODY_WAIT), Limited::new(body, BODY_MAX).collect());
+    match whole.await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::too_long(BODY_MAX)),
+        Ok(Err(_)) => Err(Refusal::broken()),
+        Err(_) => Err(Refusal::too_slow(BODY_WAIT)),
+    }
+}
+
+async fn ask(caller: &Caller, call: Call, resumed: bool) -> Sent {
+    let (sender, answer) = oneshot::channel();
+    caller.call(call, move |answer| drop(sender.send(answer)));
+    of_owner(answer.await.unwrap_or(Err(VmmError::Gone)), resumed)
+}
+
+impl Busy {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

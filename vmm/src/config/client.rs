@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration as clients of the control API send it: with all that Cloud Hypervisor has a name for.
+//!
+//! What flatboot does not have may be there as long as it asks for nothing; so may what only says how much could be asked for
+//! later. The rest is refused by its name: a VM is what its owner asked for, or there is none.
+
+use serde_json::{Map, Value};
+
+use super::disk::DiskOption;
+use super::vm::VmConfig;
+
+/// A field that flatboot does not have, and the values of it that ask for nothing. An empty value never does.
+type Foreign = (&'static str, fn(&Value) -> bool);
+
+/// The fields of a section.
+struct Section {
+    own: &'static [&'static str],
+    foreign: &'static [Foreign],
+}
+
+const VM: Section = Section {
+    own: &[
+        "payload",
+        "cpus",
+        "memory",
+        "handoff",
+        "disks",
+        "rng",
+        "serial",
+        "timeline",
+        "restart_on_reset",
+        "shutdown_timeout",
+    ],
+    // The port of pvpanic is always there.
+    foreign: &[("console", is_off), ("debug_console", is_off), ("platform", is_plain), ("pvpanic", anything)],
+};
+const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
+const CPUS: Section = Section {
+    own: &["boot_vcpus", "max_vcpus", "early", "nested"],
+    foreign: &[
+        ("core_scheduling", |value| value == "Off"),
+        ("features", all_empty),
+        ("max_phys_bits", anything),
+        ("topology", is_flat),
+    ],
+};
+const MEMORY: Section = Section {
+    own: &["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"],
+    // How much could be added, and how.
+    foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
+};
+const DISK: Section = Section {
+    own: &["path", "readonly", "id"],
+    foreign: &[
+        ("image_type", |value| value == "Raw" || value == "Unknown"),
+        ("lock_granularity", anything),
+        // At most so many, of at most that size.
+        ("num_queues", anything),
+        ("queue_size", anything),
+        ("rate_limiter_config", all_empty),
+        ("sparse", anything),
+    ],
+};
+const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
+const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
+
+fn anything(_: &Value) -> bool {
+    true
+}
+
+/// Nothing at all, or nothing of anything.
+fn all_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().all(all_empty),
+        other => is_empty(other),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_u64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        // With nothing in it, it still is a device.
+        Value::Bool(true) | Value::Object(_) => false,
+    }
+}
+
+/// A console that is not there.
+fn is_off(value: &Value) -> bool {
+    ["Off", "Null"].iter().any(|mode| value.get("mode").is_some_and(|found| found == mode))
+}
+
+/// Nothing but room for devices that nobody adds.
+fn is_plain(value: &Value) -> bool {
+    const ROOM: [&str; 3] = ["num_pci_segments", "iommu_address_width_bits", "vfio_p2p_dma"];
+    let fields = value.as_object();
+    fields.is_some_and(|fields| fields.iter().all(|(name, value)| ROOM.contains(&name.as_str()) || all_empty(value)))
+}
+
+/// One package of single-threaded cores: that is what guests see.
+fn is_flat(value: &Value) -> bool {
+    let single = ["threads_per_core", "dies_per_package", "packages"];
+    value.is_object() && single.iter().all(|field| value.get(field).is_none_or(|found| found == 1))
+}
+
+impl Section {
+    /// Leaves in `fields` what is flatboot's own; `path` is where they are.
+    fn settle(&self, path: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
+        for (name, value) in std::mem::take(fields) {
+            let asks = |(field, nothing): &Foreign| *field == name && nothing(&value);
+            if self.own.contains(&name.as_str()) {
+                // As good as not said, but for a device that is there unless it is said not to be.
+                if !value.is_null() || name == "rng" {
+                    fields.insert(name, value);
+                }
+            } else if !is_empty(&value) && !self.foreign.iter().any(asks) {
+                return Err(refused(&format!("{path}{name}"), &value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of the field `name` of `fields`, if it is there.
+    fn settle_in(&self, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
+        match fields.get_mut(name) {
+            Some(Value::Object(inner)) => self.settle(&format!("{name}."), inner),
+            // Whoever looks at its type will say what is wrong.
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(path: &str, value: &Value) -> String {
+    let value = match value {
+        Value::Object(_) | Value::Array(_) => String::new(),
+        scalar => format!("={scalar}"),
+    };
+    format!("{path}{value}: flatboot has no such thing: must be absent or ask for nothing")
+}
+
+fn object(body: &[u8]) -> Result<Map<String, Value>, String> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err("must be a JSON object".to_owned()),
+        Err(_) if body.is_empty() => Err("has no body: must have a JSON object".to_owned()),
+        Err(error) => Err(format!("is no JSON: {error}")),
+    }
+}
+
+impl VmConfig {
+    /// Takes the body of a request; what is wrong is said with the path of the field. A guest that resets starts again unless it
+    /// is said that it is not to: that is what clients know.
+    pub fn from_client(body: &[u8]) -> Result<Self, String> {
+        let mut fields = object(body)?;
+        VM.settle("", &mut fields)?;
+        for (name, section) in
+            [("payload", PAYLOAD), ("cpus", CPUS), ("memory", MEMORY), ("rng", RNG), ("serial", SERIAL)]
+        {
+            section.settle_in(name, &mut fields)?;
+        }
+        if let Some(Value::Array(disks)) = fields.get_mut("disks") {
+            for (index, disk) in disks.iter_mut().enumerate() {
+                if let Value::Object(disk) = disk {
+                    DISK.settle(&format!("disks[{index}]."), disk)?;
+                }
+            }
+        }
+        fields.entry("restart_on_reset").or_insert(Value::Bool(true));
+        Self::from_value(Value::Object(fields))
+    }
+}
+
+impl DiskOption {
+    /// Takes the body of a request.
+    pub fn from_client(body: &[u8]) -> Result<Self, String> {
+        let mut fields = object(body)?;
+        DISK.settle("", &mut fields)?;
+        serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(value: &Value) -> Result<VmConfig, String> {
+        VmConfig::from_client(value.to_string().as_bytes())
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_taken() {
+        let plain = json!({"payload": {"kernel": "/k", "cmdline": "quiet"}, "cpus": {"boot_vcpus": 2},
+            "memory": {"size": 1 << 30}, "disks": [{"path": "/d", "id": "root"}], "serial": {"mode": "Null"}});
+        let wordy = json!({
+            "payload": {"kernel": "/k", "cmdline": "quiet", "initramfs": null, "igvm": null, "host_data": ""},
+            "cpus": {"boot_vcpus": 2, "max_vcpus": 8, "kvm_hyperv": false, "max_phys_bits": 46, "affinity": [],
+                "topology": {"threads_per_core": 1, "cores_per_die": 8, "dies_per_package": 1, "packages": 1},
+                "features": {"amx": false}, "core_scheduling": "Off", "nested": true},
+            "memory": {"size": 1 << 30, "hotplug_size": 1u64 << 34, "hotplugged_size": 0, "mergeable": false,
+                "hotplug_method": "VirtioMem", "shared": false, "hugepages": false, "hugepage_size": null,
+                "prefault": false, "thp": true, "zones": null, "reserve": false},
+            "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 4,
+                "queue_size": 1024, "vhost_user": false, "vhost_socket": null, "pci_segment": 0, "image_type": "Raw",
+                "rate_limiter_config": {"ops": {"size": 0, "refill_time": 0}}, "sparse": true}],
+            "net": null, "fs": [], "vsock": null, "rng": {"src": "/dev/urandom", "iommu": false},
+            "serial": {"mode": "Null", "file": null, "socket": null}, "console": {"mode": "Off", "iommu": false},
+            "debug_console": {"mode": "Off", "iobase": 233}, "watchdog": false, "iommu": false, "pvpanic": true,
+            "platform": {"num_pci_segments": 10, "iommu_segments": [], "tdx": false}, "landlock_enable": false,
+        });
+        assert_eq!(of(&wordy), of(&plain));
+        assert!(of(&plain).unwrap().restart_on_reset());
+    }
+
+    #[test]
+    fn what_asks_for_something_is_named() {
+        for (field, value, expected) in [
+            ("vsock", json!({"cid": 3, "socket": "/s"}), "vsock"),
+            ("net", json!([{}]), "net"),
+            ("rtc", json!({}), "rtc"),
+            ("watchdog", json!(true), "watchdog=true"),
+            ("console", json!({"mode": "Tty"}), "console"),
+            ("platform", json!({"uuid": "x"}), "platform"),
+            ("cpus", json!({"affinity": [{"vcpu": 0, "host_cpus": [0]}]}), "cpus.affinity"),
+            ("cpus", json!({"topology": {"threads_per_core": 2}}), "cpus.topology"),
+            ("cpus", json!({"core_scheduling": "Vm"}), "cpus.core_scheduling=\"Vm\""),
+            ("memory", json!({"zones": [{"id": "a", "size": 1}]}), "memory.zones"),
+            ("disks", json!([{"path": "/d"}, {"path": "/e", "image_type": "Qcow2"}]), "disks[1].image_type=\"Qcow2\""),
+            ("nonsense", json!(1), "nonsense=1"),
+        ] {
+            let mut config = json!({"payload": {"kernel": "/k"}});
+            config[field] = value;
+            let must = "flatboot has no such thing: must be absent or ask for nothing";
+            assert_eq!(of(&config).unwrap_err(), format!("{expected}: {must}"), "{config}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_otherwise_is_said_as_of_a_file() {
+        for (body, expected) in [
+            ("", "has no body: must have a JSON object"),
+            ("[]", "must be a JSON object"),
+            ("{", "is no JSON: EOF while parsing an object at line 1 column 1"),
+            ("{}", "missing field `payload`"),
+            (
+                r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 4, "max_vcpus": 2}}"#,
+                "cpus.max_vcpus=2: must be at least boot_vcpus, 4",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "memory": 5}"#,
+                "memory: invalid type: integer `5`, expected struct MemoryFields",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "memory": {"thp": "sometimes"}}"#,
+                "memory.thp: must be true, false or \"all\"",
+            ),
+        ] {
+            assert_eq!(VmConfig::from_client(body.as_bytes()).unwrap_err(), expected, "{body}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(VmConfig::from_client(deep.as_bytes()).unwrap_err().contains("recursion limit"));
+    }
+
+    #[test]
+    fn what_a_vm_says_of_itself_makes_the_same_vm() {
+        let config = of(&json!({"payload": {"kernel": "/k"}, "rng": null, "memory": {"size": 1 << 30, "thp": "all"}}));
+        let config = config.unwrap();
+        assert_eq!(VmConfig::from_client(config.to_json().unwrap().as_bytes()), Ok(config));
+    }
+
+    #[test]
+    fn disks_have_names_of_their_own() {
+        let mut config = of(&json!({"payload": {"kernel": "/k"},
+            "disks": [{"path": "/a"}, {"path": "/b", "id": "_disk0"}, {"path": "/c"}]}));
+        let config = config.as_mut().unwrap();
+        config.name_disks();
+        let disk = |text: &str| DiskOption::from_client(text.as_bytes());
+        config.add_disk(disk(r#"{"path": "/d"}"#).unwrap()).unwrap();
+        let ids: Vec<_> = config.disks.iter().filter_map(|disk| disk.id.as_deref()).collect();
+        assert_eq!(ids, ["_disk1", "_disk0", "_disk2", "_disk3"]);
+        let taken = config.add_disk(disk(r#"{"path": "/e", "id": "_disk2"}"#).unwrap()).unwrap_err();
+        assert_eq!(taken.to_string(), "id=_disk2: is that of another disk: must be the id of no other");
+        assert!(config.remove_disk("_disk2") && !config.remove_disk("_disk2"));
+        assert_eq!(disk("{}").unwrap_err(), "missing field `path`");
+    }
+}

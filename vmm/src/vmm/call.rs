@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be asked of the owner of a VM, and what it answers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::config::{DiskOption, VmConfig};
+
+/// What is asked.
+#[derive(Debug)]
+pub enum Call {
+    /// Keep this VM, and do not start it yet.
+    Create(Box<VmConfig>),
+    /// Start the VM.
+    Boot,
+    /// Say what there is.
+    Info,
+    /// Say what the devices have done.
+    Counters,
+    /// Bring the VM to rest: no vCPU runs and no device works when this is answered. It goes on unless that can be said of all.
+    Pause,
+    /// Let the VM go on.
+    Resume,
+    /// End the VM at once, and keep its configuration.
+    Shutdown,
+    /// End the VM at once, and start it again.
+    Reboot,
+    /// Ask the guest to power off.
+    PowerButton,
+    /// Forget the VM; end it first if it runs.
+    Delete,
+    /// Give a VM that does not run one more disk.
+    AddDisk(DiskOption),
+    /// Take a disk from a VM that does not run.
+    RemoveDevice(String),
+    /// End the VM, and the owner.
+    Quit,
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// What there is.
+    Info(Box<Info>),
+    /// What each device has done.
+    Counters(Counters),
+}
+
+/// By device, what it has done.
+pub type Counters = BTreeMap<String, BTreeMap<&'static str, u64>>;
+
+/// A VM, and where it is in its life.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    /// What it was made from.
+    pub config: VmConfig,
+    /// Where it is.
+    pub state: InfoState,
+    /// Bytes of its memory.
+    pub memory_actual_size: u64,
+}
+
+/// Where a VM is, for those who look at it from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum InfoState {
+    /// It has never run.
+    Created,
+    /// It runs.
+    Running,
+    /// It rests.
+    Paused,
+    /// It has run, and is over.
+    Shutdown,
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A VM whose vCPUs run, or rest.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use vmm_sys_util::eventfd::EventFd;
+
+use super::aftermath::Aftermath;
+use super::call::Counters;
+use super::error::{StartError, VmmError};
+use super::handle::Handle;
+use super::lifecycle::{State, Step};
+use crate::boot::{self, BootError, Booted, Console};
+use crate::config::{Config, SerialConfig, VmConfig};
+use crate::devices::virtio::{Running, block};
+use crate::ending::Ending;
+use crate::timeline::Timeline;
+use crate::vcpu::Threads;
+
+/// How long vCPUs and devices may take to rest. A disk may take longer; then there is no pause.
+const REST: Duration = Duration::from_secs(5);
+/// How long vCPUs may take to end. Nothing depends on that they have.
+const FINISH: Duration = Duration::from_millis(500);
+
+/// Where a VM comes from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Origin {
+    /// When what started it began, if that was the process itself.
+    pub zero: Option<Instant>,
+    /// Whether it was there before and has been reset: what it said then is kept.
+    pub again: bool,
+}
+
+/// A VM whose vCPUs run, or rest.
+#[derive(Debug)]
+pub(super) struct Live {
+    state: State,
+    handle: Handle,
+    vcpus: Threads,
+    workers: Vec<Running>,
+    power_button: EventFd,
+    counters: Vec<(String, Arc<block::Counters>)>,
+    console: Option<Console>,
+    shutdown_timeout: Duration,
+    since: Instant,
+    aftermath: Aftermath,
+}
+
+impl Live {
+    /// Starts it. `ready` is called when nothing takes long any more and no vCPU runs yet.
+    pub(super) fn start(
+        vm: VmConfig,
+        origin: Origin,
+        handle: Handle,
+        ready: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Self, StartError> {
+        let timeline = Arc::new(origin.zero.map_or_else(Timeline::from_now, Timeline::new));
+        let mut config = Config::try_from(vm)?;
+        timeline.phase("configuration valid");
+        let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
+        if origin.again
+            && let SerialConfig::File(output) = &mut config.machine.serial
+        {
+            // What the guest said before it reset is there.
+            output.append();
+        }
+        let shutdown_timeout = config.machine.shutdown_timeout;
+        let prepared = boot::prepare(config, &timeline, &handle)?;
+        ready().map_err(BootError::Signals)?;
+        let Booted { vcpus, workers, power_button, counters, console } = prepared.start(&handle)?;
+        let (state, since) = (State::Running, Instant::now());
+        Ok(Self { state, handle, vcpus, workers, power_button, counters, console, shutdown_timeout, since, aftermath })
+    }
+
+    /// Where it is in its life.
+    pub(super) const fn state(&self) -> State {
+        self.state
+    }
+
+    /// How long it has run.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// vCPUs first: then nobody gives devices more to do.
+    pub(super) fn pause(&mut self) -> Result<(), VmmError> {
+        let paused = self.state.after(Step::Pause)?;
+        self.vcpus.pause(REST)?;
+        self.workers.iter().for_each(Running::ask_to_pause);
+        if let Err(error) = self.workers.iter().try_for_each(|worker| worker.await_pause(REST)) {
+            self.go_on();
+            return Err(error.into());
+        }
+        self.state = paused;
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self) -> Result<(), VmmError> {
+        self.state = self.state.after(Step::Resume)?;
+        self.go_on();
+        Ok(())
+    }
+
+    /// Devices first: they must be there for what vCPUs ask.
+    fn go_on(&self) {
+        self.workers.iter().for_each(Running::resume);
+        self.vcpus.resume();
+    }
+
+    /// Asks the guest to power off.
+    pub(super) fn press_power_button(&self) -> Result<(), VmmError> {
+        self.power_button.write(1).map_err(VmmError::PowerButton)
+    }
+
+    /// The same, and ends it when it has not in time.
+    pub(super) fn power_off(&self) {
+        if self.press_power_button().is_err() {
+            return self.stop("a signal came and the power button does not work".to_owned());
+        }
+        tracing::info!("asked the guest to power off");
+        let (handle, grace) = (self.handle.clone(), self.shutdown_timeout);
+        let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
+            thread::sleep(grace);
+            handle.end(Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
+        });
+        if started.is_err() {
+            self.stop("no thread to wait for its power-off".to_owned());
+        }
+    }
+
+    /// Ends it, for a reason from outside.
+    pub(super) fn stop(&self, why: String) {
+        self.handle.end(Ending::Stopped { why });
+    }
+
+    /// What its devices have done.
+    pub(super) fn counters(&self) -> Counters {
+        self.counters.iter().map(|(name, device)| (name.clone(), device.values().into_iter().collect())).collect()
+    }
+
+    /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
+    pub(super) fn finish(self) -> Aftermath {
+        let Self { vcpus, workers, console, aftermath, .. } = self;
+        vcpus.finish(FINISH);
+        workers.iter().for_each(Running::ask_to_finish);
+        drop((workers, console));
+        aftermath
+    }
+}

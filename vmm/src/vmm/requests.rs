@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the owner of a VM does when it is asked from outside.
+
+use super::call::{Answer, Call, Info, InfoState};
+use super::error::VmmError;
+use super::lifecycle::{NotNow, State, Step};
+use super::live::{Live, Origin};
+use super::{Kept, Stage, Vmm};
+use crate::config::{AddDiskError, DiskOption, VmConfig};
+
+impl Vmm {
+    /// Does what it is asked. To quit is not among it.
+    pub(super) fn answer(&mut self, call: Call) -> Result<Answer, VmmError> {
+        match call {
+            Call::Info => return self.info(),
+            Call::Counters => return Ok(Answer::Counters(self.running()?.counters())),
+            Call::Create(config) => self.create(*config)?,
+            Call::Boot => self.boot(Origin::default())?,
+            Call::Pause => self.pause()?,
+            Call::Resume => self.resume()?,
+            Call::PowerButton => self.running()?.press_power_button()?,
+            Call::Reboot => self.reboot()?,
+            Call::Shutdown => {
+                self.running()?;
+                self.end("it was shut down");
+            }
+            Call::Delete => self.delete(),
+            Call::AddDisk(disk) => self.add_disk(disk)?,
+            Call::RemoveDevice(id) => self.remove_device(id)?,
+            Call::Quit => {}
+        }
+        Ok(Answer::Done)
+    }
+
+    /// The VM, which must run or rest.
+    fn running(&mut self) -> Result<&mut Live, VmmError> {
+        match &mut self.vm {
+            None => Err(VmmError::NotCreated),
+            Some(Kept { stage: Stage::Live(live), .. }) => Ok(live),
+            Some(kept) => Err(NotNow { state: kept.stage.state(), must: "running or paused" }.into()),
+        }
+    }
+
+    /// The configuration of the VM, which must not run.
+    fn at_rest(&mut self) -> Result<&mut VmConfig, VmmError> {
+        let kept = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
+        match kept.stage {
+            Stage::Live(_) => Err(NotNow { state: kept.stage.state(), must: "created or shut down" }.into()),
+            Stage::Created | Stage::Over => Ok(&mut kept.config),
+        }
+    }
+
+    fn info(&self) -> Result<Answer, VmmError> {
+        let kept = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
+        let state = match kept.stage.state() {
+            State::Created => InfoState::Created,
+            State::Running => InfoState::Running,
+            State::Paused => InfoState::Paused,
+            State::Ended => InfoState::Shutdown,
+        };
+        let memory_actual_size = kept.config.memory_size();
+        Ok(Answer::Info(Box::new(Info { config: kept.config.clone(), state, memory_actual_size })))
+    }
+
+    fn pause(&mut self) -> Result<(), VmmError> {
+        self.running()?.state().after(Step::Pause)?;
+        self.events.vm("pausing");
+        self.running()?.pause()?;
+        self.events.vm("paused");
+        Ok(())
+    }
+
+    fn resume(&mut self) -> Result<(), VmmError> {
+        self.running()?.state().after(Step::Resume)?;
+        self.events.vm("resuming");
+        self.running()?.resume()?;
+        self.events.vm("resumed");
+        Ok(())
+    }
+
+    fn reboot(&mut self) -> Result<(), VmmError> {
+        self.running()?;
+        self.events.vm("rebooting");
+        self.end("it is rebooted");
+        self.boot(Origin { again: true, ..Origin::default() })?;
+        self.events.vm("rebooted");
+        Ok(())
+    }
+
+    /// One that is not there is as good as deleted.
+    fn delete(&mut self) {
+        self.end("it is deleted");
+        if self.vm.take().is_some() {
+            self.events.vm("deleted");
+        }
+    }
+
+    fn add_disk(&mut self, disk: DiskOption) -> Result<(), VmmError> {
+        self.at_rest()?.add_disk(disk).map_err(|error| match error {
+            AddDiskError::Taken(_) => VmmError::Taken(error.to_string()),
+            AddDiskError::TooMany { .. } => VmmError::Refused(error.to_string()),
+        })
+    }
+
+    fn remove_device(&mut self, id: String) -> Result<(), VmmError> {
+        if self.at_rest()?.remove_disk(&id) { Ok(()) } else { Err(VmmError::NoDevice(id)) }
+    }
+}
+
+impl Stage {
+    fn state(&self) -> State {
+        match self {
+            Self::Created => State::Created,
+            Self::Live(live) => live.state(),
+            Self::Over => State::Ended,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The process: how it begins, how it ends, and that nothing is left of it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+
+use libtest_mimic::Failed;
+use serde_json::Value;
+
+use super::server::{Server, answer};
+use super::{FLATBOOT, Test, require};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        ("process::shutdown_answers_and_leaves_nothing", shutdown, None),
+        ("process::signals_end_it_and_leave_nothing", signals, None),
+        ("process::a_socket_has_one_owner", one_owner, None),
+        ("process::what_was_killed_is_replaced", replaced, None),
+        ("process::events", events, None),
+        ("process::an_inherited_socket", inherited, None),
+    ]
+}
+
+fn left(server: &Server) -> Vec<String> {
+    let names = fs::read_dir(server.directory.path()).unwrap();
+    names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn shutdown() -> Result<(), Failed> {
+    let mut server = Server::start();
+    require(server.put("vmm.shutdown") == 204, || "no answer".to_owned())?;
+    let directory = std::mem::replace(&mut server.directory, tempfile::tempdir()?);
+    let (status, said) = server.ended();
+    require(status.success() && said.is_empty(), || format!("{status} {said}"))?;
+    require(fs::read_dir(directory.path())?.count() == 0, || "the socket is still there".to_owned())
+}
+
+fn signals() -> Result<(), Failed> {
+    for signal in ["TERM", "INT", "HUP"] {
+        let mut server = Server::start();
+        Command::new("kill").args([format!("-{signal}"), server.pid().to_string()]).status()?;
+        let directory = std::mem::replace(&mut server.directory, tempfile::tempdir()?);
+        let (status, said) = server.ended();
+        require(status.success() && said.is_empty(), || format!("{signal}: {status} {said}"))?;
+        require(fs::read_dir(directory.path())?.count() == 0, || format!("{signal}: the socket is still there"))?;
+    }
+    Ok(())
+}
+
+fn one_owner() -> Result<(), Failed> {
+    let server = Server::start();
+    let socket = server.socket();
+    let second = Command::new(FLATBOOT).arg("--api-socket").arg(&socket).output()?;
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let expected = format!(
+        "flatboot: error: --api-socket path={}: is in use by another process: must be used by no other\n",
+        socket.display()
+    );
+    require(second.status.code() == Some(1) && said == expected, || said)?;
+    require(left(&server) == ["socket"], || "the second one has removed it".to_owned())?;
+    require(server.ask("GET", "vmm.ping", "").0 == 200, || "the first one is gone".to_owned())
+}
+
+fn replaced() -> Result<(), Failed> {
+    let server = Server::start();
+    Command::new("kill").args(["-KILL", &server.pid().to_string()]).status()?;
+    let directory = tempfile::tempdir()?;
+    let stale = directory.path().join("socket");
+    drop(UnixListener::bind(&stale)?);
+    let mut child = Command::new(FLATBOOT).arg("--api-socket").arg(&stale).spawn()?;
+    let mut connected = std::os::unix::net::UnixStream::connect(&stale);
+    while connected.is_err() && child.try_wait()?.is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        connected = std::os::unix::net::UnixStream::connect(&stale);
+    }
+    let mut stream = connected?;
+    stream.write_all(b"PUT /api/v1/vmm.shutdown HTTP/1.1\r\nConnection: close\r\n\r\n")?;
+    let (status, _) = answer(&mut stream);
+    require(status == 204 && child.wait()?.success(), || format!("{status}"))
+}
+
+fn events() -> Result<(), Failed> {
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
+    server.ask("PUT", "vm.create", r#"{"payload": {"kernel": "/nowhere"}}"#);
+    server.put("vm.delete");
+    server.put("vmm.shutdown");
+    let directory = std::mem::replace(&mut server.directory, tempfile::tempdir()?);
+    server.ended();
+    let text = fs::read_to_string(directory.path().join("events"))?;
+    let objects: Vec<Value> = serde_json::Deserializer::from_str(&text).into_iter().collect::<Result<_, _>>()?;
+    let names: Vec<_> = objects.iter().filter_map(|object| object["event"].as_str()).collect();
+    require(names == ["starting", "deleted", "shutdown"], || text.clone())?;
+    require(objects.iter().all(|object| object["timestamp"]["nanos"].is_u64()), || text.clone())
+}
+
+/// A shell hands it over: a test process cannot clear close-on-exec without a call that is not safe.
+fn inherited() -> Result<(), Failed> {
+    let refused = Command::new("sh")
+        .args(["-c", &format!("exec {FLATBOOT} --api-socket fd=7 7</dev/null")])
+        .stderr(Stdio::piped())
+        .output()?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let expected = "flatboot: error: --api-socket fd=7: is something else: must be a listening UNIX socket that this \
+                    process was started with\n";
+    require(refused.status.code() == Some(1) && said == expected, || said)?;
+
+    // Standard input is one that can be handed over, under another number.
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("socket");
+    let listener = UnixListener::bind(&path)?;
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("exec {FLATBOOT} --api-socket fd=7 7<&0 0</dev/null")])
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
+        .spawn()?;
+    let mut stream = std::os::unix::net::UnixStream::connect(&path)?;
+    stream.write_all(b"PUT /api/v1/vmm.shutdown HTTP/1.1\r\nConnection: close\r\n\r\n")?;
+    let (status, _) = answer(&mut stream);
+    require(status == 204 && child.wait()?.success(), || format!("{status}"))?;
+    require(path.exists(), || "what it has not made is not its to remove".to_owned())
+}

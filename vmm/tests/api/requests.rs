@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each request that needs no guest: the right status, and one sentence if it is a refusal.
+
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use super::server::Server;
+use super::{Test, require};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        ("requests::ping", ping, None),
+        ("requests::without_a_vm", without_a_vm, None),
+        ("requests::a_vm_that_never_runs", created, None),
+        ("requests::what_is_wrong_is_said", wrong, None),
+        ("requests::disks_come_and_go", disks, None),
+        ("requests::a_start_that_fails", start_fails, None),
+    ]
+}
+
+const VM: &str = r#"{"payload": {"kernel": "/nowhere/vmlinux"}, "memory": {"size": 268435456}}"#;
+
+/// The status is `status` and there is one sentence, which has `words`.
+fn refused(server: &Server, verb: &str, name: &str, body: &str, status: u16, words: &str) -> Result<(), Failed> {
+    let (found, text) = server.ask(verb, name, body);
+    let sentences: Vec<String> = serde_json::from_str(&text).map_err(|error| format!("{name}: {text:?}: {error}"))?;
+    let one = sentences.len() == 1 && sentences.iter().all(|line| line.contains(words) && !line.contains('\n'));
+    require(found == status && one, || format!("{verb} {name} {body}: {found} {sentences:?}, not {status} {words:?}"))
+}
+
+fn ping() -> Result<(), Failed> {
+    let server = Server::start();
+    let (status, body) = server.ask("GET", "vmm.ping", "");
+    let said: Value = serde_json::from_str(&body)?;
+    require(status == 200 && said["pid"] == server.pid(), || body.clone())?;
+    require(said["version"] == env!("CARGO_PKG_VERSION") && said["features"] == json!([]), || body)
+}
+
+fn without_a_vm() -> Result<(), Failed> {
+    let server = Server::start();
+    for name in ["vm.boot", "vm.pause", "vm.resume", "vm.shutdown", "vm.reboot", "vm.power-button"] {
+        refused(&server, "PUT", name, "", 404, "there is no VM: must be created before")?;
+    }
+    for name in ["vm.info", "vm.counters"] {
+        refused(&server, "GET", name, "", 404, "there is no VM")?;
+    }
+    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/d"}"#, 404, "there is no VM")?;
+    refused(&server, "PUT", "vm.remove-device", r#"{"id": "x"}"#, 404, "there is no VM")?;
+    require(server.put("vm.delete") == 204, || "nothing cannot be deleted".to_owned())
+}
+
+fn created() -> Result<(), Failed> {
+    let server = Server::start();
+    require(server.ask("PUT", "vm.create", VM) == (204, String::new()), || "not created".to_owned())?;
+    let info = server.info();
+    require(info["state"] == "Created" && info["memory_actual_size"] == 256 << 20, || info.to_string())?;
+    let config = &info["config"];
+    require(config["payload"]["kernel"] == "/nowhere/vmlinux", || info.to_string())?;
+    require(config["cpus"]["boot_vcpus"] == 1 && config["cpus"]["max_vcpus"] == 1, || info.to_string())?;
+    require(config["memory"]["thp"] == true && config["restart_on_reset"] == true, || info.to_string())?;
+    refused(&server, "PUT", "vm.create", VM, 409, "there is a VM")?;
+    for name in ["vm.pause", "vm.shutdown", "vm.reboot", "vm.power-button"] {
+        refused(&server, "PUT", name, "", 405, "the VM is created: must be running")?;
+    }
+    refused(&server, "PUT", "vm.resume", "", 404, "the VM is created: must be running")?;
+    refused(&server, "GET", "vm.counters", "", 405, "the VM is created: must be running")?;
+    require(server.put("vm.delete") == 204, || "not deleted".to_owned())?;
+    refused(&server, "GET", "vm.info", "", 404, "there is no VM")?;
+    require(server.ask("PUT", "vm.create", VM).0 == 204, || "not created again".to_owned())
+}
+
+fn wrong() -> Result<(), Failed> {
+    let server = Server::start();
+    for (verb, name, body, status, words) in [
+        ("PUT", "vmm.ping", "", 405, "vmm.ping: PUT came: must be GET"),
+        ("GET", "vm.boot", "", 405, "vm.boot: GET came: must be PUT"),
+        ("BREW", "vm.boot", "", 405, "vm.boot: BREW came: must be PUT"),
+        ("GET", "/", "", 404, "/: there is nothing"),
+        ("GET", "/api/v2/vm.info", "", 404, "/api/v2/vm.info: there is nothing"),
+        ("GET", "vm.nothing", "", 404, "there is nothing"),
+        ("PUT", "vm.snapshot", r#"{"destination_url": "file:///x"}"#, 501, "vm.snapshot: flatboot has no such thing"),
+        ("PUT", "vm.resize", r#"{"desired_ram": 1}"#, 501, "vm.resize: flatboot has no such thing"),
+        ("PUT", "vm.create", "", 400, "vm.create: has no body"),
+        ("PUT", "vm.create", "garbage", 400, "vm.create: is no JSON"),
+        ("PUT", "vm.create", "{}", 400, "vm.create: missing field `payload`"),
+        ("PUT", "vm.create", r#"{"payload": {}}"#, 400, "payload: has neither kernel nor firmware"),
+        ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "vsock": {"cid": 3, "socket": "s"}}"#, 400, "vsock: "),
+        ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "memory": {"size": 5}}"#, 400, "memory.size=5: must be"),
+        ("PUT", "vm.remove-device", "{}", 400, "missing field `id`"),
+    ] {
+        refused(&server, verb, name, body, status, words)?;
+    }
+    require(server.ask("GET", "vmm.ping", "").0 == 200, || "it is gone".to_owned())
+}
+
+fn disks() -> Result<(), Failed> {
+    let server = Server::start();
+    server.ask("PUT", "vm.create", VM);
+    let add = |body: &str| server.ask("PUT", "vm.add-disk", body).0;
+    let first = [add(r#"{"path": "/a"}"#), add(r#"{"path": "/b", "id": "data", "readonly": true, "num_queues": 4}"#)];
+    require(first == [204, 204], || format!("{first:?}"))?;
+    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/c", "id": "data"}"#, 409, "id=data: is that of another disk")?;
+    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/c", "direct": true}"#, 400, "direct=true: flatboot has no")?;
+    refused(&server, "PUT", "vm.remove-device", r#"{"id": "none"}"#, 404, "there is no disk with id=none")?;
+    require(server.ask("PUT", "vm.remove-device", r#"{"id": "_disk0"}"#).0 == 204, || "still there".to_owned())?;
+    let expected = json!([{"path": "/b", "readonly": true, "id": "data"}]);
+    require(server.info()["config"]["disks"] == expected, || server.info().to_string())?;
+    for _ in 1..13 {
+        add(r#"{"path": "/x"}"#);
+    }
+    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/x"}"#, 400, "there are 13 disks: must be at most 13")
+}
+
+fn start_fails() -> Result<(), Failed> {
+    let mut server = Server::start();
+    server.ask("PUT", "vm.create", VM);
+    let missing = "payload.kernel /nowhere/vmlinux: there is no such file";
+    refused(&server, "PUT", "vm.boot", "", 500, missing)?;
+    let before = server.usage();
+    for _ in 0..20 {
+        refused(&server, "PUT", "vm.boot", "", 500, missing)?;
+    }
+    server.is_back_at(&before);
+    require(server.info()["state"] == "Created", || server.info().to_string())
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Clients that nobody wants: whatever they do, others are served.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::thread;
+
+use libtest_mimic::Failed;
+
+use super::server::{Server, answer};
+use super::{Test, require};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        ("rude::garbage", garbage, None),
+        ("rude::too_much", too_much, None),
+        ("rude::pipelined", pipelined, None),
+        ("rude::slow_and_half_open", slow, None),
+        ("rude::a_hundred_at_once", hundred, None),
+        ("rude::more_than_there_is_room_for", crowd, None),
+    ]
+}
+
+fn alive(server: &Server) -> Result<(), Failed> {
+    require(server.ask("GET", "vmm.ping", "").0 == 200, || "nobody is served any more".to_owned())
+}
+
+fn garbage() -> Result<(), Failed> {
+    let server = Server::start();
+    let zeroes = [0; 4096];
+    for bytes in [
+        b"\r\n\r\n\r\n".as_slice(),
+        b"GET\r\n\r\n",
+        b"GET /api/v1/vmm.ping HTTP/9.9\r\n\r\n",
+        b"GET /api/v1/vmm.ping HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"PUT /api/v1/vm.create HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"PUT /api/v1/vm.create HTTP/1.1\r\nContent-Length: 18446744073709551616\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        &zeroes,
+    ] {
+        let mut stream = server.connect();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let (status, _) = answer(&mut stream);
+        require(matches!(status, 0 | 400..=505), || format!("{status} for {bytes:?}"))?;
+        alive(&server)?;
+    }
+    Ok(())
+}
+
+fn too_much() -> Result<(), Failed> {
+    let mut server = Server::start();
+    alive(&server)?;
+    let before = server.usage();
+    let body = "x".repeat(2 << 20);
+    let (status, text) = server.ask("PUT", "vm.create", &body);
+    require(status == 413 && text.contains("at most 1048576 bytes"), || format!("{status} {text}"))?;
+    // Without a length, it is too long when there is too much of it.
+    let mut stream = server.connect();
+    let _ =
+        stream.write_all(b"PUT /api/v1/vm.create HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+    for _ in 0..40 {
+        let _ = stream.write_all(format!("10000\r\n{}\r\n", "x".repeat(1 << 16)).as_bytes());
+    }
+    let (status, _) = answer(&mut stream);
+    require(status == 413, || format!("{status} for chunks"))?;
+    let mut stream = server.connect();
+    let head = format!("GET /{} HTTP/1.1\r\n", "x".repeat(100_000));
+    let _ = stream.write_all(head.as_bytes());
+    let (status, _) = answer(&mut stream);
+    require(matches!(status, 0 | 414 | 431), || format!("{status} for a long path"))?;
+    alive(&server)?;
+    server.is_back_at(&before);
+    Ok(())
+}
+
+fn pipelined() -> Result<(), Failed> {
+    let server = Server::start();
+    let mut stream = server.connect();
+    let one = "GET /api/v1/vmm.ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let last = "GET /api/v1/vm.info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(format!("{}{last}", one.repeat(50)).as_bytes())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let count = |status: &str| text.matches(&format!("HTTP/1.1 {status} ")).count();
+    require((count("200"), count("404")) == (50, 1), || text.clone())
+}
+
+fn slow() -> Result<(), Failed> {
+    let server = Server::start();
+    let mut half: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for (stream, bytes) in
+        half.iter_mut().zip(["", "G", "PUT /api/v1/vm.create HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"].iter().cycle())
+    {
+        stream.write_all(bytes.as_bytes())?;
+    }
+    alive(&server)?;
+    // One that takes its time is served, too.
+    let mut stream = server.connect();
+    for byte in b"GET /api/v1/vmm.ping HTTP/1.1\r\nConnection: close\r\n\r\n" {
+        stream.write_all(&[*byte])?;
+    }
+    require(answer(&mut stream).0 == 200, || "a slow client".to_owned())?;
+    // And one that has nothing more to say, and waits.
+    let mut stream = server.connect();
+    stream.write_all(b"GET /api/v1/vmm.ping HTTP/1.1\r\n\r\n")?;
+    stream.shutdown(Shutdown::Write)?;
+    require(answer(&mut stream).0 == 200, || "a client that has closed its side".to_owned())
+}
+
+fn hundred() -> Result<(), Failed> {
+    let mut server = Server::start();
+    alive(&server)?;
+    let before = server.usage();
+    let shared = Arc::new(server);
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let server = Arc::clone(&shared);
+            thread::spawn(move || (0..10).all(|_| server.ask("GET", "vmm.ping", "").0 == 200))
+        })
+        .collect();
+    let all = clients.into_iter().all(|client| client.join().is_ok_and(|served| served));
+    require(all, || "somebody was not served".to_owned())?;
+    server = Arc::into_inner(shared).ok_or("somebody still has the server")?;
+    server.is_back_at(&before);
+    Ok(())
+}
+
+fn crowd() -> Result<(), Failed> {
+    let server = Server::start();
+    let idle: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    alive(&server)?;
+    drop(idle);
+    alive(&server)
+}
