@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot check`: can this host run guests, and what is missing.
 
+use std::sync::Arc;
 use std::{fmt, io};
 
 use kvm_ioctls::Kvm;
@@ -34,7 +35,7 @@ pub fn run() -> Report {
         Ok(kvm) => kvm,
         Err(error) => return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None },
     };
-    let problem = probe::run().err().map(|error| chain(&error));
+    let problem = probe::run(Arc::default()).err().map(|error| chain(&error));
     Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
 }
 

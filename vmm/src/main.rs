@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use flatboot::check::{self, chain};
-use flatboot::cli::{Cli, ExitStatus, NotACommand, Verb, in_options, map, stdio};
+use flatboot::cli::{Cli, ExitStatus, NotACommand, RunArgs, Verb, in_options, map, stdio};
 use flatboot::config::VmConfig;
-use flatboot::run::{self, RunError};
+use flatboot::keeper::{self, Kept};
+use flatboot::run::{self, Outcome};
 
 fn main() -> ExitCode {
     let zero = Instant::now();
@@ -24,15 +25,7 @@ fn main() -> ExitCode {
         return fail(&line, ExitStatus::Usage);
     }
     match cli.verb {
-        Verb::Run(args) => {
-            let typed = args.config.is_none();
-            match args.vm().map_err(RunError::from).and_then(|vm| run::run(vm, zero)) {
-                Ok(ending) => ExitStatus::from(&ending).into(),
-                Err(error) if typed => refuse(&in_options(&chain(&error)), error.is_usage()),
-                // A file is no command line, whatever is wrong with it.
-                Err(error) => refuse(&chain(&error), false),
-            }
-        }
+        Verb::Run(args) => run(*args, zero),
         Verb::Config(raw) => match VmConfig::try_from(*raw) {
             Ok(vm) => printed(vm.to_json().map_err(io::Error::other).and_then(|json| print(&json))),
             Err(error) => refuse(&chain(&error), error.is_usage()),
@@ -42,6 +35,28 @@ fn main() -> ExitCode {
             Ok(()) => ExitStatus::Done.into(),
             Err(error) => refuse(&in_options(&chain(&error)), error.is_usage()),
         },
+    }
+}
+
+fn run(args: RunArgs, zero: Instant) -> ExitCode {
+    let (typed, seccomp) = (args.config.is_none(), args.seccomp);
+    let outcome = match args.vm() {
+        Ok(vm) if vm.restarts() && !keeper::is_kept() => {
+            return match keeper::keep() {
+                Ok(Kept::Status(status)) => status.into(),
+                Ok(Kept::Stopped) => ExitStatus::Timeout.into(),
+                Err(error) => fail(&chain(&error), ExitStatus::Error),
+            };
+        }
+        Ok(vm) => run::run(vm, seccomp, zero),
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(Outcome { again: true, .. }) => keeper::AGAIN.into(),
+        Ok(Outcome { ending, .. }) => ExitStatus::from(&ending).into(),
+        Err(error) if typed => refuse(&in_options(&chain(&error)), error.is_usage()),
+        // A file is no command line, whatever is wrong with it.
+        Err(error) => refuse(&chain(&error), false),
     }
 }
 

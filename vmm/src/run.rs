@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot run`: from the configuration to the process's exit status.
 
-use std::env;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +10,13 @@ use crate::boot::{self, BootError};
 use crate::config::{Config, ConfigError, FileError, OutputFile, SerialConfig, VmConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
+use crate::keeper;
 use crate::memory::Size;
 use crate::probe::{self, ProbeError};
+use crate::sandbox::{self, Jail, JailError, Seccomp};
 use crate::stdio;
 use crate::timeline::{self, Timeline};
 
-/// Set by flatboot itself when it starts again: how many times it has.
-const RESTARTS: &str = "FLATBOOT_RESTARTS";
 /// A guest that resets sooner than this...
 const SOON: Duration = Duration::from_secs(1);
 /// ...waits this long before it starts again: one that does nothing else leaves the host its processors.
@@ -47,9 +45,9 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
-    /// The guest asked for a reset and could not be started again.
-    #[error("--restart-on-reset: this program cannot be started again")]
-    Restart(#[source] io::Error),
+    /// There is no jail.
+    #[error(transparent)]
+    Jail(#[from] JailError),
 }
 
 impl RunError {
@@ -72,9 +70,20 @@ struct Aftermath {
     memory: u64,
 }
 
-/// Runs the VM to its end. `zero` is when this process began to execute.
-pub fn run(vm: VmConfig, zero: Instant) -> Result<Ending, RunError> {
+/// What has come of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Whether it is to be started again.
+    pub again: bool,
+}
+
+/// Runs the VM to its end, its threads in a jail by `seccomp`. `zero` is when this process began to execute.
+pub fn run(vm: VmConfig, seccomp: Seccomp, zero: Instant) -> Result<Outcome, RunError> {
     let timeline = Arc::new(Timeline::new(zero));
+    // The first of all: what is to come reads files that others have made.
+    sandbox::harden()?;
     let mut config = Config::try_from(vm)?;
     timeline.phase("configuration valid");
     let mut after = Aftermath {
@@ -83,15 +92,15 @@ pub fn run(vm: VmConfig, zero: Instant) -> Result<Ending, RunError> {
         vcpus: config.machine.cpus.boot.get(),
         memory: config.machine.memory.size.bytes(),
     };
-    let restarts = restarts().filter(|_| config.restart_on_reset);
-    if restarts.is_some()
+    if config.restart_on_reset
+        && keeper::has_restarted()
         && let SerialConfig::File(output) = &mut config.machine.serial
     {
         // What the guest said before it reset is there.
         output.append();
     }
-    let control = boot::Control::new();
-    let stop = control.stop();
+    let control = boot::Control::new().in_jail(jail(&config, after.timeline.as_ref(), seccomp)?);
+    let (stop, kvm) = (control.stop(), control.kvm());
     let ending = boot::run(config, &timeline, control);
     terminal::restore();
     let ending = ending?;
@@ -99,13 +108,25 @@ pub fn run(vm: VmConfig, zero: Instant) -> Result<Ending, RunError> {
     after.report(&timeline)?;
     if matches!(ending, Ending::Kvm { .. }) {
         // Whether it was the host's fault.
-        probe::run()?;
+        probe::run(kvm)?;
     }
     let pause = if zero.elapsed() < SOON { BACK_OFF } else { Duration::ZERO };
-    if after.restart && ending == Ending::Reset && !stop.asked_within(pause) {
-        return Err(RunError::Restart(start_again(restarts.unwrap_or(0).saturating_add(1))));
+    let again = after.restart && ending == Ending::Reset && !stop.asked_within(pause);
+    Ok(Outcome { ending, again })
+}
+
+/// What the VM's threads enter. From here on, with Landlock, no file that an option names can be opened.
+fn jail(config: &Config, timeline: Option<&OutputFile>, seccomp: Seccomp) -> Result<Jail, JailError> {
+    let jail = Jail::new(seccomp, terminal::restore)?;
+    if !config.landlock {
+        return Ok(jail);
     }
-    Ok(ending)
+    let serial = match &config.machine.serial {
+        SerialConfig::File(output) => Some(output),
+        SerialConfig::Tty | SerialConfig::Null | SerialConfig::Off => None,
+    };
+    let outputs: Vec<PathBuf> = serial.into_iter().chain(timeline).map(|output| output.path().to_owned()).collect();
+    jail.without_files(&outputs)
 }
 
 impl Aftermath {
@@ -123,18 +144,5 @@ impl Aftermath {
         let summary = timeline::summary(&marks, self.vcpus, &Size(self.memory).to_string());
         stdio::tell(&format!("\n{picture}\n{summary}"));
         Ok(())
-    }
-}
-
-/// How many times the guest has been started again, if it has.
-fn restarts() -> Option<u32> {
-    env::var(RESTARTS).ok()?.parse().ok()
-}
-
-/// Replaces this process by a fresh one with the same arguments: no state of the old VM can survive. Returns only on failure.
-fn start_again(restarts: u32) -> io::Error {
-    match env::current_exe() {
-        Ok(program) => Command::new(program).args(env::args_os().skip(1)).env(RESTARTS, restarts.to_string()).exec(),
-        Err(error) => error,
     }
 }

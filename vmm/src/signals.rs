@@ -35,10 +35,18 @@ impl Stop {
     }
 }
 
-/// Listens from now on. The first signal presses `power_button`; `grace` later, or at the second signal, the VM ends.
-pub fn listen(power_button: EventFd, grace: Duration, vmm: Handle, stop: Stop) -> io::Result<()> {
-    let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
+/// Listens from now on. The first signal presses `power_button`; `grace` later, or at the second signal, the VM ends. `begin` is the
+/// first that the thread does which listens; it ends if there is nothing to keep.
+pub fn listen<G>(
+    power_button: EventFd,
+    grace: Duration,
+    vmm: Handle,
+    stop: Stop,
+    begin: impl FnOnce() -> Option<G> + Send + 'static,
+) -> io::Result<()> {
+    let mut signals = Signals::new(heard_here())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let Some(_kept) = begin() else { return };
         let mut pending = signals.forever();
         if pending.next().is_none() {
             return;
@@ -48,12 +56,18 @@ pub fn listen(power_button: EventFd, grace: Duration, vmm: Handle, stop: Stop) -
             return vmm.end(Ending::Stopped { why: "a signal came and the power button does not work".to_owned() });
         }
         tracing::info!("asked the guest to power off");
-        end_after(grace, &vmm);
+        vmm.end_after(grace, Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
         if pending.next().is_some() {
             vmm.end(Ending::Stopped { why: "a second signal came before the guest had powered off".to_owned() });
         }
     })?;
     Ok(())
+}
+
+/// The signals that this process listens for.
+#[must_use]
+pub fn heard_here() -> Vec<i32> {
+    heard(&fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
 
 /// The signals to listen for; `status` is /proc/self/status, whose line `SigIgn` is a mask of those that are ignored.
@@ -63,17 +77,6 @@ fn heard(status: &str) -> Vec<i32> {
     let mut heard = vec![SIGTERM];
     heard.extend([SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0));
     heard
-}
-
-fn end_after(grace: Duration, vmm: &Handle) {
-    let timer = vmm.clone();
-    let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
-        thread::sleep(grace);
-        timer.end(Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
-    });
-    if started.is_err() {
-        vmm.end(Ending::Stopped { why: "no thread to wait for its power-off".to_owned() });
-    }
 }
 
 #[cfg(test)]

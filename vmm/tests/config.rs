@@ -46,6 +46,7 @@ impl Files {
             console: "off".to_owned(),
             timeline: None,
             restart_on_reset: false,
+            landlock: false,
             shutdown_timeout: "10".to_owned(),
         }
     }

@@ -51,6 +51,7 @@ fn config(kernel: &Path, console: &Path) -> RawConfig {
         console: "off".to_owned(),
         timeline: None,
         restart_on_reset: false,
+        landlock: false,
         shutdown_timeout: "10".to_owned(),
     }
 }

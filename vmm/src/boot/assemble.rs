@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kvm_ioctls::Kvm;
 
+use super::entry::Entry;
 use super::machine::{self, Machine};
 use super::{BootError, Control};
 use crate::acpi;
@@ -17,11 +18,12 @@ use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
+use crate::sandbox::Kind;
 use crate::signals;
 use crate::timeline::Timeline;
 use crate::vcpu::{self, Shared, Waiting};
 use crate::vm::{self, Start, Vm};
-use crate::vmm::{Handle, PanicGuard, Vmm};
+use crate::vmm::Vmm;
 
 /// A VM with all its devices, before its first vCPU.
 pub(super) struct Assembled {
@@ -90,7 +92,9 @@ impl Assembled {
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
-        let Self { config, plan, memory, vm, machine, host, .. } = self;
+        let Self { config, plan, memory, kvm, vm, machine, host } = self;
+        // Nobody has opened it before: a VM boots once.
+        let _ = control.kvm.set(kvm);
         let Machine { ports, mmio, workers, power_button, input, serial_output } = machine;
         let shared = Arc::new(Shared {
             vm,
@@ -98,12 +102,13 @@ impl Assembled {
             ports,
             mmio,
             vmm: control.handle.clone(),
+            jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
         });
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let workers = start_workers(workers, &control.handle)?;
+        let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
         let leftover = Leftover { workers, power_button, input, serial_output };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
@@ -119,32 +124,39 @@ impl Started {
     /// Lets the boot CPU start, and waits until the VM has ended.
     pub(super) fn run(mut self, start: Start, control: Control, timeline: &Timeline) -> Result<Ending, BootError> {
         let Leftover { workers, power_button, input, serial_output } = self.leftover;
-        let Control { handle, requests, stop } = control;
         // While signals end this process and the terminal is not raw yet: it may take long, and nobody asks a guest that is not
         // there to power off.
         self.prefaulting.finish()?;
         let timeout = self.config.shutdown_timeout;
-        signals::listen(power_button, timeout, handle.clone(), stop).map_err(BootError::Signals)?;
-        let _raw = input.start(&handle)?;
+        let entry = |kind, name: &str| Entry::new(&control, kind, name.to_owned());
+        let listens = entry(Kind::Signals, "signals");
+        let Control { handle, stop, .. } = &control;
+        let begin = || listens.pass();
+        signals::listen(power_button, timeout, handle.clone(), stop.clone(), begin).map_err(BootError::Signals)?;
+        let reads = entry(Kind::SerialInput, "serial input");
+        let _raw = input.start(handle, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         self.waiting.until_ready()?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
+        // The last one: every thread is in its jail before the guest's first instruction.
+        control.entries.wait();
+        control.jail.enter(Kind::Vmm)?;
         let vcpus = self.waiting.release(start)?;
         timeline.phase("every vCPU ready");
 
         // The threads have handles of their own: when all have gone, nobody is left to end the VM.
-        drop(handle);
-        Ok(Vmm::new(vcpus, workers, requests).serve())
+        drop(control.handle);
+        Ok(Vmm::new(vcpus, workers, control.requests).serve())
     }
 }
 
 /// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>, vmm: &Handle) -> Result<Vec<Running>, WorkerError> {
+fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Running>, WorkerError> {
     let start = |(slot, worker): (usize, VirtioWorker)| {
         let name = format!("virtio{slot}");
-        let guard = PanicGuard::new(vmm, name.clone());
-        worker.start(name, guard)
+        let entry = Entry::new(control, Kind::Device, name.clone());
+        worker.start(name, || entry.pass())
     };
     workers.into_iter().enumerate().map(start).collect()
 }

@@ -79,8 +79,12 @@ pub(super) struct SerialInput(Option<Arc<Mutex<SerialPort>>>);
 
 impl SerialInput {
     /// From now on, what is typed goes to the guest, but for the keys that end the VM. The terminal stays raw while the result
-    /// lives.
-    pub(super) fn start(self, vmm: &Handle) -> Result<Option<RawTerminal>, MachineError> {
+    /// lives. `begin` is the first that the thread does which takes what is typed; it ends if there is nothing to keep.
+    pub(super) fn start<G: 'static>(
+        self,
+        vmm: &Handle,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> Result<Option<RawTerminal>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
         let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
         if raw.is_none() && io::stdin().is_terminal() {
@@ -95,7 +99,7 @@ impl SerialInput {
         } else {
             Box::new(io::stdin())
         };
-        SerialPort::attach_input(&port, input).map_err(host("serial input"))?;
+        SerialPort::attach_input(&port, input, begin).map_err(host("serial input"))?;
         Ok(raw)
     }
 }

@@ -2,10 +2,13 @@
 //! The boot story: from a valid configuration to a running guest, one named phase after another.
 
 mod assemble;
+mod entry;
 mod load;
 mod machine;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use kvm_ioctls::Kvm;
 
 use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
@@ -17,12 +20,14 @@ use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
 use crate::memory::{AddressWidth, GpaRange, MemoryPlan, PlanError};
+use crate::sandbox::{Jail, JailError, Kind};
 use crate::signals::Stop;
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
 use crate::vm::{Start, VmError};
 use crate::vmm::{Handle, Requests, channel_to_vm};
 use assemble::Assembled;
+use entry::{Entries, Entry};
 
 /// How a VM is told what to do.
 #[derive(Debug)]
@@ -30,6 +35,9 @@ pub struct Control {
     handle: Handle,
     requests: Requests,
     stop: Stop,
+    jail: Jail,
+    kvm: Arc<OnceLock<Kvm>>,
+    entries: Arc<Entries>,
 }
 
 impl Control {
@@ -37,13 +45,32 @@ impl Control {
     #[must_use]
     pub fn new() -> Self {
         let (handle, requests) = channel_to_vm();
-        Self { handle, requests, stop: Stop::default() }
+        Self {
+            handle,
+            requests,
+            stop: Stop::default(),
+            jail: Jail::none(),
+            kvm: Arc::default(),
+            entries: Arc::default(),
+        }
+    }
+
+    /// The same for a VM whose threads enter `jail` before the guest runs; the one that boots it, too.
+    #[must_use]
+    pub fn in_jail(self, jail: Jail) -> Self {
+        Self { jail, ..self }
     }
 
     /// For whoever has something to say to it.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Where the VM leaves the KVM that it has opened, for whoever cannot open it any more.
+    #[must_use]
+    pub fn kvm(&self) -> Arc<OnceLock<Kvm>> {
+        Arc::clone(&self.kvm)
     }
 
     /// What learns of a signal that asks for the end.
@@ -85,8 +112,12 @@ pub enum BootError {
     Machine(#[from] machine::MachineError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    #[error("fw_cfg: its thread cannot be started")]
+    FwCfg(#[source] std::io::Error),
     #[error(transparent)]
     Output(#[from] FileError),
+    #[error(transparent)]
+    Jail(#[from] JailError),
     #[error("signals cannot be handled")]
     Signals(#[source] std::io::Error),
 }
@@ -154,7 +185,9 @@ fn through_firmware(
     assembled.vm.insert_flash(&assembled.kvm, &assembled.memory, flash)?;
     let description =
         Description { plan: &assembled.plan, hand_off: &assembled.config.hand_off, acpi: assembled.acpi(), kernel };
-    let fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
+    let entry = Entry::new(&control, Kind::FwCfg, "fw_cfg".to_owned());
+    let mut fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
+    fw_cfg.start(|| entry.pass()).map_err(BootError::FwCfg)?;
     assembled.machine.insert_fw_cfg(fw_cfg)?;
     timeline.phase("flash and fw_cfg ready");
 

@@ -45,6 +45,7 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         console: "off".to_owned(),
         timeline: None,
         restart_on_reset: false,
+        landlock: false,
         shutdown_timeout: "1".to_owned(),
     })
     .unwrap();

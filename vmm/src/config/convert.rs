@@ -38,11 +38,23 @@ impl TryFrom<RawConfig> for VmConfig {
         let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
-        let RawConfig { firmware, kernel, initramfs, cmdline, timeline, restart_on_reset, .. } = raw;
+        let RawConfig { firmware, kernel, initramfs, cmdline, timeline, restart_on_reset, landlock, .. } = raw;
         let payload = PayloadFields { firmware, kernel, initramfs, cmdline };
         PayloadOption::parse(&payload, serial.is_console())?;
         let shutdown_timeout = parse_shutdown_timeout(&raw.shutdown_timeout)?;
-        Ok(Self { payload, cpus, memory, handoff, disks, rng, serial, timeline, restart_on_reset, shutdown_timeout })
+        Ok(Self {
+            payload,
+            cpus,
+            memory,
+            handoff,
+            disks,
+            rng,
+            serial,
+            timeline,
+            restart_on_reset,
+            landlock_enable: landlock,
+            shutdown_timeout,
+        })
     }
 }
 
@@ -51,7 +63,7 @@ impl TryFrom<VmConfig> for Config {
 
     /// Opens the files: first those to read, last those to write.
     fn try_from(vm: VmConfig) -> Result<Self, ConfigError> {
-        let VmConfig { cpus, memory, restart_on_reset, .. } = vm;
+        let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
         let payload = PayloadOption::parse(&vm.payload, vm.serial.is_console())?.open()?;
         let hand_off = vm.handoff.open()?;
         let disks = vm.disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
@@ -63,7 +75,7 @@ impl TryFrom<VmConfig> for Config {
 
         let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
         let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, shutdown_timeout };
-        let config = Self { payload, machine, timeline, restart_on_reset };
+        let config = Self { payload, machine, timeline, restart_on_reset, landlock };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
         config.machine.disks.iter().try_for_each(DiskConfig::lock)?;

@@ -52,6 +52,8 @@ pub struct Config {
     pub timeline: Option<OutputFile>,
     /// Whether a guest that resets starts again.
     pub restart_on_reset: bool,
+    /// Whether files are kept away from flatboot once all these are open.
+    pub landlock: bool,
 }
 
 /// The machine, whatever runs on it.

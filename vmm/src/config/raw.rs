@@ -117,6 +117,12 @@ pub struct RawConfig {
     #[arg(long)]
     pub restart_on_reset: bool,
 
+    /// Keep every file away from flatboot once those that options name are open (Landlock)
+    ///
+    /// The host's kernel must have it; what it can keep away besides (TCP ports, signals to others) depends on its version.
+    #[arg(long)]
+    pub landlock: bool,
+
     /// How long a guest may take to power off after SIGTERM or SIGINT, before it is ended
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     pub shutdown_timeout: String,

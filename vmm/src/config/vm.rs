@@ -43,6 +43,8 @@ pub struct VmConfig {
     pub(super) timeline: Option<PathBuf>,
     #[serde(default)]
     pub(super) restart_on_reset: bool,
+    #[serde(default)]
+    pub(super) landlock_enable: bool,
     /// In seconds.
     #[serde(default = "default_shutdown_timeout")]
     pub(super) shutdown_timeout: u64,
@@ -106,6 +108,12 @@ impl VmConfig {
         Ok(config)
     }
 
+    /// Whether a guest that resets starts again.
+    #[must_use]
+    pub const fn restarts(&self) -> bool {
+        self.restart_on_reset
+    }
+
     /// What goes together.
     fn check(&self) -> Result<(), String> {
         let PayloadFields { firmware, kernel, initramfs, cmdline } = &self.payload;
@@ -167,6 +175,7 @@ mod tests {
             console: "off".to_owned(),
             timeline: None,
             restart_on_reset: false,
+            landlock: false,
             shutdown_timeout: "10".to_owned(),
         }
     }
@@ -185,6 +194,7 @@ mod tests {
             serial: "file=console".to_owned(),
             timeline: Some("boot.json".into()),
             restart_on_reset: true,
+            landlock: true,
             shutdown_timeout: "0".to_owned(),
             ..raw(
                 "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",

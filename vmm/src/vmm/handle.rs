@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way to a VM for everybody who has something to say to it.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::VmmError;
 use crate::ending::Ending;
@@ -12,6 +13,8 @@ use crate::ending::Ending;
 pub(super) enum Request {
     /// It is over.
     End(Ending),
+    /// It is to be over at that time, unless it is before.
+    EndAt(Instant, Ending),
     /// It is to rest; the answer goes back.
     Pause(Sender<Result<(), VmmError>>),
     /// It is to go on; the answer goes back.
@@ -21,6 +24,16 @@ pub(super) enum Request {
 /// What a VM has been told and has not heard yet.
 #[derive(Debug)]
 pub struct Requests(pub(super) Receiver<Request>);
+
+impl Requests {
+    /// The next thing that is said, until `deadline` if there is one.
+    pub(super) fn next(&self, deadline: Option<Instant>) -> Result<Request, RecvTimeoutError> {
+        match deadline {
+            Some(deadline) => self.0.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => self.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+}
 
 /// A way to a VM, for any thread.
 #[derive(Debug, Clone)]
@@ -37,6 +50,11 @@ impl Handle {
     /// Ends the VM. The first ending counts; one that is over hears no more.
     pub fn end(&self, ending: Ending) {
         let _ = self.0.send(Request::End(ending));
+    }
+
+    /// Ends the VM when `time` has passed. The first such ending counts.
+    pub fn end_after(&self, time: Duration, ending: Ending) {
+        let _ = self.0.send(Request::EndAt(Instant::now() + time, ending));
     }
 
     /// Brings the VM to rest: when this returns, no vCPU runs and no device works. It goes on unless that can be said of all.

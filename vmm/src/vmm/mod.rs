@@ -7,7 +7,8 @@
 mod handle;
 mod lifecycle;
 
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use crate::devices::virtio::{Running, WorkerError};
 use crate::ending::Ending;
@@ -58,13 +59,17 @@ impl Vmm {
     /// Does what it is asked until the VM is over. No vCPU runs when this returns, unless one waits for whoever reads its output.
     #[must_use]
     pub fn serve(mut self) -> Ending {
+        let mut last: Option<(Instant, Ending)> = None;
         let ending = loop {
-            match self.requests.0.recv() {
+            match self.requests.next(last.as_ref().map(|(at, _)| *at)) {
                 Ok(Request::End(ending)) => break ending,
+                Ok(Request::EndAt(at, ending)) => drop(last.get_or_insert((at, ending))),
                 Ok(Request::Pause(answer)) => drop(answer.send(self.pause())),
                 Ok(Request::Resume(answer)) => drop(answer.send(self.resume())),
-                // The vCPUs' threads have handles as long as they are there.
-                Err(_) => break Ending::Internal { what: "every thread of the VM has gone without a word".to_owned() },
+                // The time is up; or the vCPUs' threads, which have handles as long as they are there, are gone.
+                Err(gone) => {
+                    break last.filter(|_| gone == RecvTimeoutError::Timeout).map_or_else(lost, |(_, ending)| ending);
+                }
             }
         };
         self.vcpus.finish(FINISH);
@@ -95,4 +100,9 @@ impl Vmm {
         self.workers.iter().for_each(Running::resume);
         self.vcpus.resume();
     }
+}
+
+/// What is left to say when nobody has said anything.
+fn lost() -> Ending {
+    Ending::Internal { what: "every thread of the VM has gone without a word".to_owned() }
 }

@@ -87,14 +87,18 @@ impl VirtioWorker {
         Ok(Self { device, queues, notify, orders, request: Request::default() })
     }
 
-    /// Starts the thread `name`, which keeps `guard` as long as it runs. It ends with the process: nobody waits for a request that
-    /// may never be over.
-    pub fn start(self, name: String, guard: impl Send + 'static) -> Result<Running, WorkerError> {
+    /// Starts the thread `name`. The first that it does is `begin`, whose result it keeps as long as it runs; without one it does
+    /// nothing. It ends with the process: nobody waits for a request that may never be over.
+    pub fn start<G>(
+        self,
+        name: String,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> Result<Running, WorkerError> {
         let epoll = self.watch().map_err(|source| WorkerError::Watch { name: name.clone(), source })?;
         let orders = Arc::clone(&self.orders);
         let builder = thread::Builder::new().name(name.clone()).stack_size(STACK);
         let thread = builder.spawn(move || {
-            let _guard = guard;
+            let Some(_kept) = begin() else { return };
             self.run(&epoll);
         });
         match thread {
