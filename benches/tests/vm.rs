@@ -8,6 +8,7 @@ mod vm {
     pub(crate) mod endings;
     pub(crate) mod firmware;
     pub(crate) mod handoff;
+    pub(crate) mod jail;
     pub(crate) mod lab;
     pub(crate) mod memmap;
     pub(crate) mod sweep;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         vm::boots::TESTS,
         vm::endings::TESTS,
         vm::devices::TESTS,
+        vm::jail::TESTS,
         vm::handoff::TESTS,
         vm::table::TESTS,
         vm::debian::TESTS,
