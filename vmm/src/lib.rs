@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod layout;
 pub mod line;
 pub mod memory;
+pub mod observe;
 pub mod probe;
 pub mod run;
 pub mod sandbox;

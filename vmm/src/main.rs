@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `flatboot` command.
 
-use std::env::{self, VarError};
+use std::env;
 use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,6 +10,7 @@ use flatboot::check::{self, chain};
 use flatboot::cli::{Cli, ExitStatus, NotACommand, RunArgs, Verb, in_options, map, stdio};
 use flatboot::config::VmConfig;
 use flatboot::keeper::{self, Kept};
+use flatboot::observe::log;
 use flatboot::run::{self, Outcome};
 
 fn main() -> ExitCode {
@@ -21,8 +22,12 @@ fn main() -> ExitCode {
         }
         Err(NotACommand::Wrong(line)) => return fail(&line, ExitStatus::Usage),
     };
-    if let Err(line) = log_to_stderr() {
-        return fail(&line, ExitStatus::Usage);
+    let (file, verbose) = match &cli.verb {
+        Verb::Run(args) => (args.log_file.as_deref(), args.verbose),
+        _ => (None, 0),
+    };
+    if let Err(error) = log::start(file, verbose) {
+        return fail(&error.to_string(), if error.is_usage() { ExitStatus::Usage } else { ExitStatus::Error });
     }
     match cli.verb {
         Verb::Run(args) => run(*args, zero),
@@ -78,21 +83,4 @@ fn fail(line: &str, status: ExitStatus) -> ExitCode {
 /// What it was to print is the whole answer: without it, nothing is done.
 fn printed(result: io::Result<ExitStatus>) -> ExitCode {
     result.map_or_else(|error| fail(&format!("standard output: {error}"), ExitStatus::Error), ExitCode::from)
-}
-
-/// Diagnostics for whoever asks for them: `FLATBOOT_LOG=debug`, in the syntax of `RUST_LOG`; warnings otherwise.
-fn log_to_stderr() -> Result<(), String> {
-    use tracing_subscriber::EnvFilter;
-    let value = match env::var("FLATBOOT_LOG") {
-        Ok(value) => value,
-        Err(VarError::NotPresent) => "warn".to_owned(),
-        Err(VarError::NotUnicode(value)) => value.to_string_lossy().into_owned(),
-    };
-    let filter = EnvFilter::try_new(&value).map_err(|_| {
-        format!("FLATBOOT_LOG={value}: must be error, warn, info, debug or trace, or a filter like flatboot::vm=debug")
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time();
-    // A standard error that takes nothing is no reason to panic.
-    log.log_internal_errors(false).init();
-    Ok(())
 }

@@ -48,6 +48,7 @@ fn config(kernel: &Path, console: &Path) -> RawConfig {
         disks: Vec::new(),
         rng: "src=/dev/urandom".to_owned(),
         serial: format!("file={}", console.display()),
+        serial_limit: None,
         console: "off".to_owned(),
         timeline: None,
         restart_on_reset: false,

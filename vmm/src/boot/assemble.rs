@@ -18,6 +18,7 @@ use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
+use crate::observe::counters::Counters;
 use crate::sandbox::Kind;
 use crate::signals;
 use crate::timeline::Timeline;
@@ -95,13 +96,16 @@ impl Assembled {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
         // Nobody has opened it before: a VM boots once.
         let _ = control.kvm.set(kvm);
-        let Machine { ports, mmio, workers, power_button, input, serial_output } = machine;
+        let Machine { ports, mmio, workers, disks, power_button, input, serial_output } = machine;
+        let counters = Arc::new(Counters::new(config.cpus.boot.get(), disks));
+        let _ = control.counters.set(Arc::clone(&counters));
         let shared = Arc::new(Shared {
             vm,
             memory: memory.clone(),
             ports,
             mmio,
             vmm: control.handle.clone(),
+            counters,
             jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
         });

@@ -10,6 +10,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 use crate::bits::low32;
 use crate::config::{FileError, MachineConfig, OutputFile, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
+use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::i8042::I8042;
@@ -17,11 +18,13 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::SerialPort;
+use crate::devices::virtio::limit::Limiter;
 use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ending::Ending;
 use crate::layout;
 use crate::memory::GuestMemory;
+use crate::observe::counters::DiskCounters;
 use crate::stdio;
 use crate::timeline::Timeline;
 use crate::vm::{Vm, VmError};
@@ -67,6 +70,8 @@ pub(super) struct Machine {
     pub(super) mmio: Bus,
     /// By virtio slot, what serves that device's queues once it is started.
     pub(super) workers: Vec<VirtioWorker>,
+    /// What each disk counts by.
+    pub(super) disks: Vec<Arc<DiskCounters>>,
     pub(super) power_button: EventFd,
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
@@ -134,12 +139,13 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    for (slot, device) in virtio_devices(config)?.into_iter().enumerate() {
+    let disks: Vec<_> = config.disks.iter().map(|_| Arc::default()).collect();
+    for (slot, device) in virtio_devices(config, &disks)?.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, power_button, input, serial_output })
+    Ok(Machine { ports, mmio, workers, disks, power_button, input, serial_output })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -175,7 +181,13 @@ fn serial(
     let (output, takes_input, file): (Box<dyn Write + Send>, bool, Option<OutputFile>) =
         match std::mem::replace(&mut config.serial, SerialConfig::Null) {
             SerialConfig::Tty => (Box::new(io::stdout()), true, None),
-            SerialConfig::File(output) => (Box::new(output.writer()?), false, Some(output)),
+            SerialConfig::File(output) => {
+                let file = output.writer()?;
+                // What an earlier guest has left there counts.
+                let there = if output.appends() { file.metadata().map_or(0, |file| file.len()) } else { 0 };
+                let room = config.serial_limit.map_or(u64::MAX, |limit| limit.saturating_sub(there));
+                (Box::new(Capped::new(file, room)), false, Some(output))
+            }
             SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false, None),
         };
     let irq = line(vm, layout::GSI_SERIAL)?;
@@ -185,14 +197,18 @@ fn serial(
 }
 
 /// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
-fn virtio_devices(config: &mut MachineConfig) -> Result<Vec<Box<dyn VirtioDevice>>, MachineError> {
+fn virtio_devices(
+    config: &mut MachineConfig,
+    counters: &[Arc<DiskCounters>],
+) -> Result<Vec<Box<dyn VirtioDevice>>, MachineError> {
     let mut devices: Vec<Box<dyn VirtioDevice>> = Vec::new();
-    for (index, disk) in config.disks.drain(..).enumerate() {
+    for ((index, disk), counters) in config.disks.drain(..).enumerate().zip(counters) {
         let path = disk.path().display().to_string();
+        let limiter = disk.limits().map_or_else(Limiter::default, |limits| limits.limiter());
         let readonly = disk.readonly();
         let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
             .map_err(|source| MachineError::Disk { path: path.clone(), source })?;
-        devices.push(Box::new(block.named(path)));
+        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(counters))));
     }
     if let Some(source) = config.rng.take() {
         devices.push(Box::new(Rng::new(source)));

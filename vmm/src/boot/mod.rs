@@ -20,6 +20,7 @@ use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
 use crate::memory::{AddressWidth, GpaRange, MemoryPlan, PlanError};
+use crate::observe::counters::Counters;
 use crate::sandbox::{Jail, JailError, Kind};
 use crate::signals::Stop;
 use crate::timeline::Timeline;
@@ -38,6 +39,7 @@ pub struct Control {
     jail: Jail,
     kvm: Arc<OnceLock<Kvm>>,
     entries: Arc<Entries>,
+    counters: Arc<OnceLock<Arc<Counters>>>,
 }
 
 impl Control {
@@ -52,6 +54,7 @@ impl Control {
             jail: Jail::none(),
             kvm: Arc::default(),
             entries: Arc::default(),
+            counters: Arc::default(),
         }
     }
 
@@ -71,6 +74,12 @@ impl Control {
     #[must_use]
     pub fn kvm(&self) -> Arc<OnceLock<Kvm>> {
         Arc::clone(&self.kvm)
+    }
+
+    /// Where the VM leaves its counters, once it has devices.
+    #[must_use]
+    pub fn counters(&self) -> Arc<OnceLock<Arc<Counters>>> {
+        Arc::clone(&self.counters)
     }
 
     /// What learns of a signal that asks for the end.

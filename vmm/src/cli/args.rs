@@ -42,7 +42,7 @@ Examples:
 
 const ENVIRONMENT: &str = "\
 Environment:
-  FLATBOOT_LOG  what to log to standard error: error, warn, info, debug or
+  FLATBOOT_LOG  what to log, whatever -v says: error, warn, info, debug or
                 trace, or a filter like flatboot::devices=debug [warn]
 ";
 
@@ -84,7 +84,7 @@ pub enum Verb {
 }
 
 /// What describes a VM, and so cannot be with a file that does: all of [`RawConfig`].
-const VM_OPTIONS: [&str; 15] = [
+const VM_OPTIONS: [&str; 16] = [
     "kernel",
     "firmware",
     "initramfs",
@@ -95,6 +95,7 @@ const VM_OPTIONS: [&str; 15] = [
     "disks",
     "rng",
     "serial",
+    "serial_limit",
     "console",
     "timeline",
     "restart_on_reset",
@@ -115,6 +116,16 @@ pub struct RunArgs {
     /// thread and call (true); let it (false); let it and have the host's kernel log it (log)
     #[arg(long, value_name = "true|false|log", value_enum, default_value = "true", hide_possible_values = true)]
     pub seccomp: Seccomp,
+
+    /// Append the log to FILE, not to standard error
+    ///
+    /// A line each, with time, level and thread. What ends flatboot is said on standard error as ever.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+
+    /// Log more than warnings: -v for information, -vv to debug, -vvv to trace
+    #[arg(short, action = clap::ArgAction::Count)]
+    pub verbose: u8,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]

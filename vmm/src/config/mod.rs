@@ -16,6 +16,7 @@ mod memory;
 mod options;
 mod output;
 mod payload;
+mod rate;
 mod raw;
 mod serial;
 mod vcpus;
@@ -33,6 +34,7 @@ pub use memory::MemoryConfig;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};
+pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
@@ -71,6 +73,8 @@ pub struct MachineConfig {
     pub rng: Option<File>,
     /// What the serial port is connected to.
     pub serial: SerialConfig,
+    /// Most bytes of the serial port's file.
+    pub serial_limit: Option<u64>,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
 }

@@ -39,6 +39,9 @@ pub struct VmConfig {
     pub(super) rng: Option<RngFields>,
     #[serde(default)]
     pub(super) serial: SerialOption,
+    /// In bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) serial_limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) timeline: Option<PathBuf>,
     #[serde(default)]
@@ -128,6 +131,12 @@ impl VmConfig {
         if self.disks.len() > MAX_DISKS {
             return Err(format!("disks: has {}: must be at most {MAX_DISKS}", self.disks.len()));
         }
+        for (index, disk) in self.disks.iter().enumerate() {
+            disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
+        }
+        if let (Some(limit), false) = (self.serial_limit, matches!(self.serial, SerialOption::File(_))) {
+            return Err(format!("serial_limit={limit}: must be with a serial port whose mode is File"));
+        }
         if self.shutdown_timeout > MAX_SHUTDOWN_TIMEOUT {
             let seconds = self.shutdown_timeout;
             return Err(format!("shutdown_timeout={seconds}: must be at most {MAX_SHUTDOWN_TIMEOUT}"));
@@ -172,6 +181,7 @@ mod tests {
             disks: Vec::new(),
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
+            serial_limit: None,
             console: "off".to_owned(),
             timeline: None,
             restart_on_reset: false,
@@ -189,9 +199,10 @@ mod tests {
         let whole = RawConfig {
             firmware: Some("fw".into()),
             handoff: "file=table".to_owned(),
-            disks: vec!["path=a,readonly=on".to_owned(), "path=b".to_owned()],
+            disks: vec!["path=a,readonly=on".to_owned(), "path=b,ops_size=9,ops_refill_time=1".to_owned()],
             rng: "off".to_owned(),
             serial: "file=console".to_owned(),
+            serial_limit: Some("1M".to_owned()),
             timeline: Some("boot.json".into()),
             restart_on_reset: true,
             landlock: true,
@@ -239,6 +250,10 @@ mod tests {
             (
                 with(r#""serial": {"mode": "Pty"}"#),
                 "serial.mode: unknown variant `Pty`, expected one of `Tty`, `File`, `Null`, `Off`",
+            ),
+            (
+                with(r#""disks": [{"path": "a", "rate_limiter_config": {"ops": {"size": 0, "refill_time": 1}}}]"#),
+                "disks[0].rate_limiter_config.ops.size=0: must be at least 1",
             ),
             (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
         ] {

@@ -20,6 +20,7 @@ use kvm_ioctls::VcpuFd;
 use crate::devices::Bus;
 use crate::ending::Ending;
 use crate::memory::{GpaRange, GuestMemory, guest};
+use crate::observe::counters::Counters;
 use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vm::{self, Start, Vm, VmError};
@@ -41,6 +42,8 @@ pub struct Shared {
     pub mmio: Bus,
     /// Where the end is reported.
     pub vmm: Handle,
+    /// Where exits are counted.
+    pub counters: Arc<Counters>,
     /// What every vCPU's thread enters.
     pub jail: Jail,
     /// Where the boot CPU marks its first run.

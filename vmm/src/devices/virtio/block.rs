@@ -3,6 +3,9 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
@@ -15,9 +18,11 @@ use vm_memory::{
     WriteVolatile,
 };
 
+use super::limit::Limiter;
 use super::{Request, Segment, VirtioDevice, cut, length};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
+use crate::observe::counters::DiskCounters;
 
 /// Bytes in a sector, the unit of the protocol and of this device.
 pub const SECTOR_SIZE: u64 = 512;
@@ -95,6 +100,8 @@ pub struct Block {
     /// For messages.
     name: String,
     complaints: Complaints,
+    limiter: Limiter,
+    counters: Arc<DiskCounters>,
 }
 
 impl Block {
@@ -113,7 +120,17 @@ impl Block {
             *to = from;
         }
         let (sectors, name) = (size / SECTOR_SIZE, id.to_owned());
-        Ok(Self { file, sectors, readonly, id: padded, write_through: true, name, complaints: Complaints::default() })
+        Ok(Self {
+            file,
+            sectors,
+            readonly,
+            id: padded,
+            write_through: true,
+            name,
+            complaints: Complaints::default(),
+            limiter: Limiter::default(),
+            counters: Arc::default(),
+        })
     }
 
     /// The same, called `name` in messages.
@@ -121,6 +138,12 @@ impl Block {
     pub fn named(mut self, name: String) -> Self {
         self.name = name;
         self
+    }
+
+    /// The same, which does no more than `limiter` lets it, and counts by `counters`.
+    #[must_use]
+    pub fn observed(self, limiter: Limiter, counters: Arc<DiskCounters>) -> Self {
+        Self { limiter, counters, ..self }
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -140,6 +163,9 @@ impl Block {
             return Err(RequestError::Malformed);
         }
         let (kind, sector) = header(memory, request)?;
+        let bytes = moved(kind, request);
+        // Whatever becomes of it: a request that fails has cost as much.
+        self.limiter.pay(bytes);
         // The last writable byte is the status; the caller saw that it is there.
         let room = length(&request.writable).saturating_sub(1);
         match kind {
@@ -148,9 +174,14 @@ impl Block {
                 for segment in cut(&request.writable, 0..room) {
                     self.read(memory, segment)?;
                 }
+                self.counters.read(room);
                 u32::try_from(room).map_err(|_| RequestError::Range { sector, bytes: room })
             }
-            VIRTIO_BLK_T_OUT => self.write_all(memory, request, sector).map(|()| 0),
+            VIRTIO_BLK_T_OUT => {
+                self.write_all(memory, request, sector)?;
+                self.counters.written(bytes);
+                Ok(0)
+            }
             VIRTIO_BLK_T_FLUSH => self.flush().map(|()| 0),
             VIRTIO_BLK_T_GET_ID => {
                 let mut id = self.id.as_slice();
@@ -214,6 +245,16 @@ impl Block {
     }
 }
 
+/// Bytes of data that a request of type `kind` wants to move, which is no more than one request may.
+fn moved(kind: u32, request: &Request) -> u64 {
+    let bytes = match kind {
+        VIRTIO_BLK_T_IN => length(&request.writable).saturating_sub(1),
+        VIRTIO_BLK_T_OUT => length(&request.readable).saturating_sub(HEADER_SIZE as u64),
+        _ => 0,
+    };
+    bytes.min(TRANSFER_MAX)
+}
+
 /// Type and sector from the request's header.
 fn header(memory: &GuestMemory, request: &Request) -> Result<(u32, u64), RequestError> {
     let mut bytes = [0; HEADER_SIZE];
@@ -268,11 +309,20 @@ impl VirtioDevice for Block {
         self.write_through = true;
     }
 
+    fn wait(&mut self) -> Duration {
+        let wait = self.limiter.wait(Instant::now());
+        if !wait.is_zero() {
+            self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        }
+        wait
+    }
+
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         let Some(status_address) = status_address(request) else { return 0 };
         let (status, data) = match self.execute(memory, request) {
             Ok(data) => (VIRTIO_BLK_S_OK, data),
             Err(error) => {
+                self.counters.errors.fetch_add(1, Ordering::Relaxed);
                 self.complain(&error);
                 (error.status(), 0)
             }
