@@ -10,6 +10,7 @@ mod vm {
     pub(crate) mod endings;
     pub(crate) mod firmware;
     pub(crate) mod handoff;
+    pub(crate) mod jail;
     pub(crate) mod lab;
     pub(crate) mod memmap;
     pub(crate) mod sweep;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         vm::api::TESTS,
         vm::endings::TESTS,
         vm::devices::TESTS,
+        vm::jail::TESTS,
         vm::handoff::TESTS,
         vm::table::TESTS,
         vm::debian::TESTS,
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Trial::test(format!("handoff::ignored::{name}"), move || vm::handoff::is_ignored(Lab::get()?, &table))
     }));
     trials.extend(vm::memmap::trials());
+    trials.push(vm::jail::landlock());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
     conclusion.exit_code()

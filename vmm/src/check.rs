@@ -34,7 +34,7 @@ pub fn run() -> Report {
         Ok(kvm) => kvm,
         Err(error) => return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None },
     };
-    let problem = probe::run().err().map(|error| chain(&error));
+    let problem = probe::run(None).err().map(|error| chain(&error));
     Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
 }
 

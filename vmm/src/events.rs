@@ -44,12 +44,21 @@ struct Event<'a> {
 }
 
 impl Events {
-    /// Events go to `file`, by a thread of its own; `start` is when the VMM began.
-    pub fn to(file: File, start: Instant) -> io::Result<(Self, Monitor)> {
+    /// Events go to `file`, by a thread of its own; `start` is when the VMM began. `begin` is the first that the thread does; it ends
+    /// if there is nothing to keep.
+    pub fn to<G>(
+        file: File,
+        start: Instant,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> io::Result<(Self, Monitor)> {
         let (lines, waiting) = sync_channel(WAITING_MAX);
         let (done, monitor) = channel();
         let builder = thread::Builder::new().name("events".to_owned()).stack_size(STACK);
-        builder.spawn(move || write_all(&waiting, file, &done))?;
+        builder.spawn(move || {
+            if let Some(_kept) = begin() {
+                write_all(&waiting, file, &done);
+            }
+        })?;
         Ok((Self(Some(Arc::new(Open { start, lines }))), Monitor(monitor)))
     }
 
@@ -107,7 +116,8 @@ mod tests {
     #[test]
     fn each_event_is_one_object() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let (events, monitor) = Events::to(File::from(std::os::fd::OwnedFd::from(writer)), Instant::now()).unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let (events, monitor) = Events::to(file, Instant::now(), || Some(())).unwrap();
         events.vmm("starting");
         events.vm("booted");
         events.shutdown("guest powered off");
@@ -127,7 +137,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_reader() {
         let (reader, writer) = io::pipe().unwrap();
-        let (events, monitor) = Events::to(File::from(std::os::fd::OwnedFd::from(writer)), Instant::now()).unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let (events, monitor) = Events::to(file, Instant::now(), || Some(())).unwrap();
         for _ in 0..10 * WAITING_MAX {
             events.vm("booting");
         }

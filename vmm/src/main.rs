@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `flatboot` command.
 
-use std::env::{self, VarError};
+use std::env;
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use flatboot::check::{self, chain};
-use flatboot::cli::{Cli, ExitStatus, NotACommand, OutsideArgs, Verb, in_options, map, stdio};
-use flatboot::config::{ConfigError, VmConfig};
-use flatboot::ending::Ending;
-use flatboot::run::{self, RunError};
+use flatboot::cli::{Cli, ExitStatus, NotACommand, OutsideArgs, RunArgs, Verb, in_options, map, stdio};
+use flatboot::config::VmConfig;
+use flatboot::keeper::{self, Kept};
+use flatboot::observe::log;
+use flatboot::run::{self, Outcome, RunError};
+use flatboot::sandbox::Seccomp;
 
 fn main() -> ExitCode {
     let zero = Instant::now();
@@ -22,15 +23,19 @@ fn main() -> ExitCode {
         }
         Err(NotACommand::Wrong(line)) => return fail(&line, ExitStatus::Usage),
     };
-    if let Err(line) = log_to_stderr() {
-        return fail(&line, ExitStatus::Usage);
+    let process = match &cli.verb {
+        Some(Verb::Run(args)) => &args.process,
+        _ => &cli.process,
+    };
+    if let Err(error) = log::start(process.log_file.as_deref(), process.verbose) {
+        return fail(&error.to_string(), if error.is_usage() { ExitStatus::Usage } else { ExitStatus::Error });
     }
-    let Some(verb) = cli.verb else { return serve(None, Ok(None), cli.outside, zero) };
+    let Some(verb) = cli.verb else {
+        return serve(None, cli.outside, cli.process.seccomp, zero)
+            .unwrap_or_else(|error| refuse(&in_options(&chain(&error)), error.is_usage()));
+    };
     match verb {
-        Verb::Run(args) => {
-            let (config, outside) = (args.config.clone(), args.outside.clone());
-            serve(config.as_deref(), args.vm().map(Some), outside, zero)
-        }
+        Verb::Run(args) => run(*args, zero),
         Verb::Config(raw) => match VmConfig::try_from(*raw) {
             Ok(vm) => printed(vm.to_json().map_err(io::Error::other).and_then(|json| print(&json))),
             Err(error) => refuse(&chain(&error), error.is_usage()),
@@ -43,20 +48,36 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs `vm`, which is in the file `config` if it was not typed, or what somebody asks for.
-fn serve(
-    config: Option<&Path>,
-    vm: Result<Option<VmConfig>, ConfigError>,
-    outside: OutsideArgs,
-    zero: Instant,
-) -> ExitCode {
-    let run = || -> Result<Option<Ending>, RunError> { run::run(vm?, outside.open()?, zero) };
-    match run() {
-        Ok(ending) => ending.as_ref().map_or(ExitStatus::Done, ExitStatus::from).into(),
+fn run(args: RunArgs, zero: Instant) -> ExitCode {
+    let typed = args.config.is_none();
+    run_or_keep(args, zero).unwrap_or_else(|error| match typed {
+        true => refuse(&in_options(&chain(&error)), error.is_usage()),
         // A file is no command line, whatever is wrong with it.
-        Err(error) if config.is_some() => refuse(&chain(&error), false),
-        Err(error) => refuse(&in_options(&chain(&error)), error.is_usage()),
+        false => refuse(&chain(&error), false),
+    })
+}
+
+/// A VM that is to start again has a process of its own each time, unless this one serves requests.
+fn run_or_keep(args: RunArgs, zero: Instant) -> Result<ExitCode, RunError> {
+    let (outside, seccomp) = (args.outside.clone(), args.process.seccomp);
+    let vm = args.vm()?;
+    if !vm.restart_on_reset() || outside.api_socket.is_some() || keeper::is_kept() {
+        return serve(Some(vm), outside, seccomp, zero);
     }
+    Ok(match keeper::keep() {
+        Ok(Kept::Status(status)) => status.into(),
+        Ok(Kept::Stopped) => ExitStatus::Timeout.into(),
+        Err(error) => fail(&chain(&error), ExitStatus::Error),
+    })
+}
+
+/// Runs `vm`, or what somebody asks for.
+fn serve(vm: Option<VmConfig>, outside: OutsideArgs, seccomp: Seccomp, zero: Instant) -> Result<ExitCode, RunError> {
+    let outcome = run::run(vm, outside.open()?, seccomp, zero)?;
+    Ok(match outcome {
+        Some(Outcome { again: true, .. }) => keeper::AGAIN.into(),
+        outcome => outcome.map_or(ExitStatus::Done, |outcome| ExitStatus::from(&outcome.ending)).into(),
+    })
 }
 
 fn refuse(line: &str, usage: bool) -> ExitCode {
@@ -77,21 +98,4 @@ fn fail(line: &str, status: ExitStatus) -> ExitCode {
 /// What it was to print is the whole answer: without it, nothing is done.
 fn printed(result: io::Result<ExitStatus>) -> ExitCode {
     result.map_or_else(|error| fail(&format!("standard output: {error}"), ExitStatus::Error), ExitCode::from)
-}
-
-/// Diagnostics for whoever asks for them: `FLATBOOT_LOG=debug`, in the syntax of `RUST_LOG`; warnings otherwise.
-fn log_to_stderr() -> Result<(), String> {
-    use tracing_subscriber::EnvFilter;
-    let value = match env::var("FLATBOOT_LOG") {
-        Ok(value) => value,
-        Err(VarError::NotPresent) => "warn".to_owned(),
-        Err(VarError::NotUnicode(value)) => value.to_string_lossy().into_owned(),
-    };
-    let filter = EnvFilter::try_new(&value).map_err(|_| {
-        format!("FLATBOOT_LOG={value}: must be error, warn, info, debug or trace, or a filter like flatboot::vm=debug")
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time();
-    // A standard error that takes nothing is no reason to panic.
-    log.log_internal_errors(false).init();
-    Ok(())
 }

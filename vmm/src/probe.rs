@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use kvm_bindings::KVM_MAX_CPUID_ENTRIES;
-use kvm_ioctls::VcpuExit;
+use kvm_ioctls::{Kvm, VcpuExit};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::cpu::registers;
@@ -60,12 +60,13 @@ pub enum ProbeError {
 /// Runs the probe guest, for a few seconds at most. No part of a boot: `flatboot check` asks, and a VM that KVM could not go on
 /// with does, to know whether it was the host's fault.
 ///
-/// A guest that does not finish in time keeps its thread; the caller is expected to exit soon after.
-pub fn run() -> Result<(), ProbeError> {
+/// `kvm` is KVM, if it is open; it is opened otherwise. A guest that does not finish in time keeps its thread; the caller is
+/// expected to exit soon after.
+pub fn run(kvm: Option<Kvm>) -> Result<(), ProbeError> {
     let (sender, result) = channel();
     thread::Builder::new()
         .name("probe".to_owned())
-        .spawn(move || drop(sender.send(run_guest())))
+        .spawn(move || drop(sender.send(run_guest(kvm))))
         .map_err(|error| ProbeError::Setup(error.to_string()))?;
     match result.recv_timeout(LIMIT) {
         Ok(result) => result,
@@ -74,8 +75,8 @@ pub fn run() -> Result<(), ProbeError> {
     }
 }
 
-fn run_guest() -> Result<(), ProbeError> {
-    let kvm = vm::open_kvm()?;
+fn run_guest(kvm: Option<Kvm>) -> Result<(), ProbeError> {
+    let kvm = kvm.map_or_else(vm::open_kvm, Ok)?;
     let setup = |e: &dyn std::fmt::Display| ProbeError::Setup(e.to_string());
     let memory = guest::map(&[GpaRange::of(0, MEMORY)], Backing::default()).map_err(|e| setup(&e))?;
     registers::write_tables(&memory).map_err(|e| setup(&e))?;

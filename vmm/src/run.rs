@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot run`, and flatboot as a server: from a configuration, or none yet, to the process's exit status.
 
-use std::env;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::Instant;
 
 use crate::api::{Api, ApiError, Listen};
@@ -12,12 +9,11 @@ use crate::config::{ConfigError, VmConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
 use crate::events::{Events, Monitor};
+use crate::keeper;
 use crate::probe::{self, ProbeError};
+use crate::sandbox::{self, Jail, JailError, Kind, Seccomp};
 use crate::stdio;
 use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError};
-
-/// Set by flatboot itself when it starts again: how many times it has.
-const RESTARTS: &str = "FLATBOOT_RESTARTS";
 
 /// Why there is no ending to report.
 #[derive(Debug, thiserror::Error)]
@@ -43,9 +39,9 @@ pub enum RunError {
     /// The guest ran, but its timeline is lost.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
-    /// The guest asked for a reset and could not be started again.
-    #[error("--restart-on-reset: this program cannot be started again")]
-    Restart(#[source] io::Error),
+    /// There is no jail.
+    #[error(transparent)]
+    Jail(#[from] JailError),
 }
 
 impl RunError {
@@ -69,12 +65,29 @@ pub struct Outside {
     pub events: Option<std::fs::File>,
 }
 
-/// Runs the VM to its end, or serves until there is nothing more to serve: then there may be no ending. `zero` is when this
-/// process began to execute.
-pub fn run(vm: Option<VmConfig>, outside: Outside, zero: Instant) -> Result<Option<Ending>, RunError> {
-    let (events, monitor) = watched(outside.events, zero)?;
+/// What has come of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Whether it is to be started again.
+    pub again: bool,
+}
+
+/// Runs the VM to its end, or serves until there is nothing more to serve: then there may be no outcome. Threads are in a jail by
+/// `seccomp`. `zero` is when this process began to execute.
+pub fn run(
+    vm: Option<VmConfig>,
+    outside: Outside,
+    seccomp: Seccomp,
+    zero: Instant,
+) -> Result<Option<Outcome>, RunError> {
+    // The first of all: what is to come reads files that others have made.
+    sandbox::harden()?;
+    let jail = Jail::new(seccomp, terminal::restore)?;
+    let (events, monitor) = watched(outside.events, &jail, zero)?;
     events.vmm("starting");
-    let result = with_events(vm, outside.api, &events, zero);
+    let result = with_events(vm, outside.api, (&events, jail), zero);
     events.vmm("shutdown");
     drop(events);
     if let Some(monitor) = monitor {
@@ -83,42 +96,51 @@ pub fn run(vm: Option<VmConfig>, outside: Outside, zero: Instant) -> Result<Opti
     result
 }
 
-fn watched(file: Option<std::fs::File>, zero: Instant) -> Result<(Events, Option<Monitor>), RunError> {
+fn watched(file: Option<std::fs::File>, jail: &Jail, zero: Instant) -> Result<(Events, Option<Monitor>), RunError> {
     let Some(file) = file else { return Ok((Events::default(), None)) };
-    let (events, monitor) = Events::to(file, zero).map_err(RunError::Events)?;
+    let (begin, begun) = jail.gate(Kind::Events);
+    let (events, monitor) = Events::to(file, zero, begin).map_err(RunError::Events)?;
+    begun.wait()?;
     Ok((events, Some(monitor)))
 }
 
 fn with_events(
     vm: Option<VmConfig>,
     listen: Option<Listen>,
-    events: &Events,
+    (events, jail): (&Events, Jail),
     zero: Instant,
-) -> Result<Option<Ending>, RunError> {
-    // What serves others cannot make place for a fresh process.
+) -> Result<Option<Outcome>, RunError> {
+    // What serves others cannot make place for another process.
     let restart = if listen.is_some() { Restart::Here } else { Restart::Outside };
-    let mut vmm = Vmm::new(restart, events.clone());
-    let api = listen.map(|listen| Api::start(listen, vmm.caller())).transpose()?;
-    if let Some(api) = &api {
-        // Whenever a signal comes, the socket has to go.
-        vmm.listen(api.remover()).map_err(RunError::Signals)?;
-    }
-    let restarts = restarts();
-    let result = own(vmm, vm, Origin { zero: Some(zero), again: restarts.is_some() });
+    let mut vmm = Vmm::new(restart, events.clone(), jail.clone());
+    let api = listen.map(|listen| serve(&mut vmm, listen, &jail)).transpose()?;
+    let again = restart == Restart::Outside && keeper::has_restarted();
+    let result = own(vmm, vm, Origin { zero: Some(zero), again });
     drop(api);
     terminal::restore();
     let Some(over) = result? else { return Ok(None) };
-    let Over { ending, aftermath, again } = over;
+    let Over { ending, aftermath, again, kvm } = over;
     stdio::tell(&format!("flatboot: {ending}"));
     aftermath.report()?;
     if matches!(ending, Ending::Kvm { .. }) {
         // Whether it was the host's fault.
-        probe::run()?;
+        probe::run(Some(kvm))?;
     }
-    if again {
-        return Err(RunError::Restart(start_again(restarts.unwrap_or(0).saturating_add(1))));
-    }
-    Ok(Some(ending))
+    Ok(Some(Outcome { ending, again }))
+}
+
+/// Takes requests for `vmm`. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
+/// none that is wider.
+fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail) -> Result<Api, RunError> {
+    let (begin, begun) = jail.gate(Kind::Api);
+    let api = Api::start(listen, vmm.caller(), begin)?;
+    begun.wait()?;
+    // Whenever a signal comes, the socket has to go.
+    let (begin, begun) = jail.gate(Kind::ServerSignals);
+    vmm.listen(api.remover(), begin).map_err(RunError::Signals)?;
+    begun.wait()?;
+    jail.enter(Kind::Owner)?;
+    Ok(api)
 }
 
 /// Starts `vm`, if there is one already, and stays until there is nothing more to do.
@@ -129,17 +151,4 @@ fn own(mut vmm: Vmm, vm: Option<VmConfig>, origin: Origin) -> Result<Option<Over
         vmm.boot(Origin { again, ..origin })?;
     }
     vmm.serve()
-}
-
-/// How many times the guest has been started again, if it has.
-fn restarts() -> Option<u32> {
-    env::var(RESTARTS).ok()?.parse().ok()
-}
-
-/// Replaces this process by a fresh one with the same arguments: no state of the old VM can survive. Returns only on failure.
-fn start_again(restarts: u32) -> io::Error {
-    match env::current_exe() {
-        Ok(program) => Command::new(program).args(env::args_os().skip(1)).env(RESTARTS, restarts.to_string()).exec(),
-        Err(error) => error,
-    }
 }

@@ -36,10 +36,18 @@ impl Stop {
 }
 
 /// Listens from now on: each signal is passed on to `vmm`, and the first one to `stop`. One that comes while `starting` ends the
-/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off.
-pub fn listen(vmm: Caller, stop: Stop, starting: Arc<AtomicBool>, leave: impl Fn() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new(heard(&fs::read_to_string("/proc/self/status").unwrap_or_default()))?;
+/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off. `begin` is the
+/// first that the thread does which listens; it ends if there is nothing to keep.
+pub fn listen<G>(
+    vmm: Caller,
+    stop: Stop,
+    starting: Arc<AtomicBool>,
+    leave: impl Fn() + Send + 'static,
+    begin: impl FnOnce() -> Option<G> + Send + 'static,
+) -> io::Result<()> {
+    let mut signals = Signals::new(heard_here())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let Some(_kept) = begin() else { return };
         for signal in signals.forever() {
             if starting.load(Ordering::Acquire) {
                 leave();
@@ -51,6 +59,12 @@ pub fn listen(vmm: Caller, stop: Stop, starting: Arc<AtomicBool>, leave: impl Fn
         }
     })?;
     Ok(())
+}
+
+/// The signals that this process listens for.
+#[must_use]
+pub fn heard_here() -> Vec<i32> {
+    heard(&fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
 
 /// The signals to listen for; `status` is /proc/self/status, whose line `SigIgn` is a mask of those that are ignored.

@@ -43,9 +43,11 @@ impl Files {
             disks: Vec::new(),
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
+            serial_limit: None,
             console: "off".to_owned(),
             timeline: None,
             restart_on_reset: false,
+            landlock: false,
             shutdown_timeout: "10".to_owned(),
         }
     }
@@ -151,7 +153,10 @@ fn wrong_texts_are_usage_errors() {
     for (raw, expected) in [
         (shape("boot=0", "size=1G"), "--cpus boot=0: must be a number of vCPUs, 1 to 255"),
         (shape("boot=1", "size=0"), "--memory size=0: must be at least 64M"),
-        (disk("file=x"), "--disk file=x: there is no key file: must be one of path, readonly"),
+        (
+            disk("file=x"),
+            "--disk file=x: there is no key file: must be one of path, readonly, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+        ),
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),
         (RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() }, "--disk: 14 given: must be at most 13"),

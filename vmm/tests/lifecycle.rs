@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use flatboot::config::{RawConfig, ShapeArgs, VmConfig};
 use flatboot::events::Events;
+use flatboot::sandbox::Jail;
 use flatboot::vm;
 use flatboot::vmm::{Call, Origin, Restart, Vmm};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -47,9 +48,11 @@ fn config(kernel: &Path, console: &Path) -> RawConfig {
         disks: Vec::new(),
         rng: "src=/dev/urandom".to_owned(),
         serial: format!("file={}", console.display()),
+        serial_limit: None,
         console: "off".to_owned(),
         timeline: None,
         restart_on_reset: false,
+        landlock: false,
         shutdown_timeout: "10".to_owned(),
     }
 }
@@ -62,7 +65,7 @@ fn pauses() -> Result<(), Failed> {
     fs::write(&kernel, image)?;
     let config = VmConfig::try_from(config(&kernel, &console))?;
 
-    let mut vmm = Vmm::new(Restart::Outside, Events::default());
+    let mut vmm = Vmm::new(Restart::Outside, Events::default(), Jail::none());
     let caller = vmm.caller();
     let booted = thread::spawn(move || {
         vmm.create(config)?;

@@ -34,7 +34,7 @@ fn no_init(lab: &Lab) -> Result<(), Failed> {
 }
 
 /// The words of a shell command that runs flatboot with a guest which hangs after its checks.
-fn hanging(lab: &Lab, memory: &str, cpus: u8) -> String {
+pub(crate) fn hanging(lab: &Lab, memory: &str, cpus: u8) -> String {
     format!(
         "{} run --kernel {} --initramfs {} --memory size={memory} --cpus boot={cpus} --serial file={} \
          --cmdline 'quiet flatboot.end=hang'",
@@ -46,7 +46,7 @@ fn hanging(lab: &Lab, memory: &str, cpus: u8) -> String {
 }
 
 /// A shell snippet that waits until the guest's init has done its checks.
-fn wait_for_init(lab: &Lab) -> String {
+pub(crate) fn wait_for_init(lab: &Lab) -> String {
     format!(
         "n=0; until grep -q '\"check\":\"done\"' {} 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ] || exit 99; sleep 0.1; done",
         lab.path("console").display()

@@ -58,8 +58,13 @@ pub struct Api {
 }
 
 impl Api {
-    /// Requests that come to `listen` go to `caller`.
-    pub fn start(listen: Listen, caller: Caller) -> Result<Self, ApiError> {
+    /// Requests that come to `listen` go to `caller`. `begin` is the first that the thread does which takes them; it ends if there is
+    /// nothing to keep.
+    pub fn start<G>(
+        listen: Listen,
+        caller: Caller,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> Result<Self, ApiError> {
         let place = listen.to_string();
         let failed = |what: String| ApiError { place: place.clone(), what };
         let (bound, listener) = socket::bind(listen).map_err(failed)?;
@@ -70,7 +75,9 @@ impl Api {
         let (done, ended) = channel();
         let builder = thread::Builder::new().name("api".to_owned()).stack_size(STACK);
         let thread = builder.spawn(move || {
-            runtime.block_on(connections::serve(listener, caller, stopped));
+            if let Some(_kept) = begin() {
+                runtime.block_on(connections::serve(listener, caller, stopped));
+            }
             drop(done);
         });
         Ok(Self { stop: Some(stop), ended, thread: Some(thread.map_err(host)?), bound: Arc::new(bound) })

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The socket that requests come to.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ struct Made {
     path: PathBuf,
     /// Device and inode: whoever removed it may have put something else there.
     identity: (u64, u64),
+    /// As long as it is open, no other file gets the inode.
+    _open: File,
 }
 
 /// The socket of `listen`, which never waits; or what is wrong with it.
@@ -43,9 +45,11 @@ fn make(path: PathBuf) -> Result<(Bound, UnixListener), String> {
         other => other,
     };
     let listener = listener.map_err(|error| cannot_be_made(&error))?;
-    let metadata = fs::symlink_metadata(&path).map_err(|error| error.to_string())?;
+    let open = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(&path);
+    let open = open.map_err(|error| error.to_string())?;
+    let metadata = open.metadata().map_err(|error| error.to_string())?;
     let identity = (metadata.dev(), metadata.ino());
-    Ok((Bound(Some(Made { path, identity })), listener))
+    Ok((Bound(Some(Made { path, identity, _open: open })), listener))
 }
 
 fn cannot_be_made(error: &io::Error) -> String {
@@ -87,7 +91,7 @@ fn inherit(number: i32) -> Result<UnixListener, String> {
 impl Bound {
     /// Removes the socket's file, if it is still the one.
     pub(super) fn remove(&self) {
-        let Some(Made { path, identity }) = &self.0 else { return };
+        let Some(Made { path, identity, .. }) = &self.0 else { return };
         if fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == *identity) {
             // There is nobody left to tell.
             let _ = fs::remove_file(path);

@@ -6,21 +6,23 @@ use std::sync::Arc;
 use kvm_ioctls::Kvm;
 use vmm_sys_util::eventfd::EventFd;
 
-use super::BootError;
+use super::entry::Entry;
 use super::machine::{self, Console, Machine};
+use super::{BootError, Control};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::terminal;
-use crate::devices::virtio::{Running, VirtioWorker, WorkerError, block};
+use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
+use crate::observe::counters::Counters;
+use crate::sandbox::Kind;
 use crate::timeline::Timeline;
 use crate::vcpu::{self, Shared, Threads, Waiting};
 use crate::vm::{self, Start, Vm};
-use crate::vmm::{Handle, PanicGuard};
 
 /// A VM with all its devices, before its first vCPU.
 pub(super) struct Assembled {
@@ -63,8 +65,10 @@ pub struct Booted {
     pub workers: Vec<Running>,
     /// Presses the power button.
     pub power_button: EventFd,
-    /// What the devices have done, by name.
-    pub counters: Vec<(String, Arc<block::Counters>)>,
+    /// What vCPUs and devices have done.
+    pub counters: Arc<Counters>,
+    /// For whoever wants to know, once KVM has failed, whether it works at all, and can open it no more.
+    pub kvm: Kvm,
     /// The way from the terminal to the guest.
     pub console: Option<Console>,
 }
@@ -77,7 +81,8 @@ struct Leftover {
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
-    counters: Vec<(String, Arc<block::Counters>)>,
+    counters: Arc<Counters>,
+    kvm: Kvm,
 }
 
 impl Assembled {
@@ -115,23 +120,26 @@ impl Assembled {
     }
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
-    pub(super) fn start(self, vmm: &Handle, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
-        let Self { config, plan, memory, vm, machine, host, .. } = self;
-        let Machine { ports, mmio, workers, power_button, input, serial_output, counters } = machine;
+    pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
+        let Self { config, plan, memory, kvm, vm, machine, host } = self;
+        let Machine { ports, mmio, workers, disks, power_button, input, serial_output } = machine;
+        let counters = Arc::new(Counters::new(config.cpus.boot.get(), disks));
         let shared = Arc::new(Shared {
             vm,
             memory: memory.clone(),
             ports,
             mmio,
-            vmm: vmm.clone(),
+            vmm: control.handle.clone(),
+            counters: Arc::clone(&counters),
+            jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
         });
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let workers = start_workers(workers, vmm)?;
+        let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output, counters };
+        let leftover = Leftover { workers, power_button, input, serial_output, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -152,25 +160,31 @@ impl Started {
 }
 
 impl Prepared {
-    /// Lets the boot CPU run.
-    pub fn start(self, vmm: &Handle) -> Result<Booted, BootError> {
-        let Leftover { workers, power_button, input, serial_output, counters } = self.leftover;
-        let console = input.start(vmm)?;
+    /// Lets the boot CPU run, once every thread is in its jail.
+    pub fn start(self, control: &Control) -> Result<Booted, BootError> {
+        let Leftover { workers, power_button, input, serial_output, counters, kvm } = self.leftover;
+        let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
+        let console = input.start(&control.handle, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
+        // The last one: every thread is in its jail before the guest's first instruction.
+        control.entries.wait();
+        if control.once {
+            control.jail.enter(Kind::Vmm)?;
+        }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { vcpus, workers, power_button, counters, console })
+        Ok(Booted { kvm, vcpus, workers, power_button, counters, console })
     }
 }
 
 /// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>, vmm: &Handle) -> Result<Vec<Running>, WorkerError> {
+fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Running>, WorkerError> {
     let start = |(slot, worker): (usize, VirtioWorker)| {
         let name = format!("virtio{slot}");
-        let guard = PanicGuard::new(vmm, name.clone());
-        worker.start(name, guard)
+        let entry = Entry::new(control, Kind::Device, name.clone());
+        worker.start(name, || entry.pass())
     };
     workers.into_iter().enumerate().map(start).collect()
 }

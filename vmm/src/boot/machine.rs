@@ -10,6 +10,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 use crate::bits::low32;
 use crate::config::{FileError, MachineConfig, OutputFile, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
+use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::i8042::I8042;
@@ -18,11 +19,13 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
-use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, block, mmio};
+use crate::devices::virtio::limit::Limiter;
+use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ending::Ending;
 use crate::layout;
 use crate::memory::GuestMemory;
+use crate::observe::counters::DiskCounters;
 use crate::stdio;
 use crate::timeline::Timeline;
 use crate::vm::{Vm, VmError};
@@ -68,12 +71,12 @@ pub(super) struct Machine {
     pub(super) mmio: Bus,
     /// By virtio slot, what serves that device's queues once it is started.
     pub(super) workers: Vec<VirtioWorker>,
+    /// What each disk is called, and counts by.
+    pub(super) disks: Vec<(String, Arc<DiskCounters>)>,
     pub(super) power_button: EventFd,
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
     pub(super) serial_output: Option<OutputFile>,
-    /// What the devices have done, by name.
-    pub(super) counters: Vec<(String, Arc<block::Counters>)>,
 }
 
 /// The terminal's way to the serial port, not yet open.
@@ -90,8 +93,13 @@ pub struct Console {
 }
 
 impl SerialInput {
-    /// From now on, what is typed goes to the guest, but for the keys that end the VM, as long as the result lives.
-    pub(super) fn start(self, vmm: &Handle) -> Result<Option<Console>, MachineError> {
+    /// From now on, what is typed goes to the guest, but for the keys that end the VM, as long as the result lives. `begin` is the
+    /// first that the thread does which takes what is typed; it ends if there is nothing to keep.
+    pub(super) fn start<G: 'static>(
+        self,
+        vmm: &Handle,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> Result<Option<Console>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
         let raw = RawTerminal::enter().map_err(host("the terminal cannot be made raw"))?;
         if raw.is_none() && io::stdin().is_terminal() {
@@ -107,7 +115,7 @@ impl SerialInput {
         } else {
             Box::new(stdin)
         };
-        let feeding = SerialPort::attach_input(&port, input).map_err(host("serial input"))?;
+        let feeding = SerialPort::attach_input(&port, input, begin).map_err(host("serial input"))?;
         Ok(Some(Console { _end: end, _feeding: feeding, _raw: raw }))
     }
 }
@@ -142,13 +150,13 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    let (devices, counters) = virtio_devices(config)?;
+    let (devices, disks) = virtio_devices(config)?;
     for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, power_button, input, serial_output, counters })
+    Ok(Machine { ports, mmio, workers, disks, power_button, input, serial_output })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -184,7 +192,13 @@ fn serial(
     let (output, takes_input, file): (Box<dyn Write + Send>, bool, Option<OutputFile>) =
         match std::mem::replace(&mut config.serial, SerialConfig::Null) {
             SerialConfig::Tty => (Box::new(io::stdout()), true, None),
-            SerialConfig::File(output) => (Box::new(output.writer()?), false, Some(output)),
+            SerialConfig::File(output) => {
+                let file = output.writer()?;
+                // What an earlier guest has left there counts.
+                let there = if output.appends() { file.metadata().map_or(0, |file| file.len()) } else { 0 };
+                let room = config.serial_limit.map_or(u64::MAX, |limit| limit.saturating_sub(there));
+                (Box::new(Capped::new(file, room)), false, Some(output))
+            }
             SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false, None),
         };
     let irq = line(vm, layout::GSI_SERIAL)?;
@@ -193,25 +207,27 @@ fn serial(
     Ok((SerialInput(takes_input.then_some(port)), file))
 }
 
-/// Devices, and what those of them that count have done, by name.
-type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<(String, Arc<block::Counters>)>);
+/// Devices, and what each disk is called and counts by.
+type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<(String, Arc<DiskCounters>)>);
 
 /// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
 fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
-    let (mut devices, mut counters): Devices = (Vec::new(), Vec::new());
+    let (mut devices, mut disks): Devices = (Vec::new(), Vec::new());
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
+        let limiter = disk.limits().map_or_else(Limiter::default, |limits| limits.limiter());
         let readonly = disk.readonly();
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
         let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
             .map_err(|source| MachineError::Disk { path: path.clone(), source })?;
-        counters.push((id, block.counters()));
-        devices.push(Box::new(block.named(path)));
+        let counters = Arc::default();
+        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&counters))));
+        disks.push((id, counters));
     }
     if let Some(source) = config.rng.take() {
         devices.push(Box::new(Rng::new(source)));
     }
-    Ok((devices, counters))
+    Ok((devices, disks))
 }
 
 /// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.

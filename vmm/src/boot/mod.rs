@@ -2,6 +2,7 @@
 //! The boot story: from a valid configuration to a running guest, one named phase after another.
 
 mod assemble;
+mod entry;
 mod load;
 mod machine;
 
@@ -16,15 +17,35 @@ use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
 use crate::memory::{AddressWidth, GpaRange, MemoryPlan, PlanError};
+use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
 use crate::vm::{Start, VmError};
 use crate::vmm::Handle;
 use assemble::Assembled;
+use entry::Entries;
 
 pub use assemble::{Booted, Prepared};
+pub use entry::Entry;
 pub use machine::Console;
 
+/// What the threads of a VM have in common.
+#[derive(Debug)]
+pub struct Control {
+    handle: Handle,
+    jail: Jail,
+    once: bool,
+    entries: Arc<Entries>,
+}
+
+impl Control {
+    /// For a VM whose threads report its end to `handle` and enter `jail` before the guest runs. With `once`, the thread that boots
+    /// it boots no other one, and enters last.
+    #[must_use]
+    pub fn new(handle: Handle, jail: Jail, once: bool) -> Self {
+        Self { handle, jail, once, entries: Arc::default() }
+    }
+}
 /// Why a VM did not start. Each source names the thing, the value and what would be right.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant passes on the error of the module that it is named after")]
@@ -51,8 +72,12 @@ pub enum BootError {
     Machine(#[from] machine::MachineError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    #[error("fw_cfg: its thread cannot be started")]
+    FwCfg(#[source] std::io::Error),
     #[error(transparent)]
     Output(#[from] FileError),
+    #[error(transparent)]
+    Jail(#[from] JailError),
     #[error("signals cannot be handled")]
     Signals(#[source] std::io::Error),
 }
@@ -62,11 +87,10 @@ pub enum BootError {
 /// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
 /// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants
 /// backed beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
-/// `vmm` is where its threads report the end.
-pub fn prepare(config: Config, timeline: &Arc<Timeline>, vmm: &Handle) -> Result<Prepared, BootError> {
+pub fn prepare(config: Config, timeline: &Arc<Timeline>, control: &Control) -> Result<Prepared, BootError> {
     match config.payload {
-        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, vmm),
-        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, vmm),
+        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, control),
+        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, control),
     }
 }
 
@@ -75,14 +99,14 @@ fn direct(
     kernel: &KernelConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
-    vmm: &Handle,
+    control: &Control,
 ) -> Result<Prepared, BootError> {
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
     let (plan, initramfs) = plan_with_kernel(&config, kernel, &image)?;
     let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
-    let vm = assembled.start(vmm, timeline)?;
+    let vm = assembled.start(control, timeline)?;
 
     image.load(&vm.memory)?;
     load::initramfs(&vm.memory, kernel.initramfs.as_ref(), initramfs)?;
@@ -107,7 +131,7 @@ fn through_firmware(
     firmware: &FirmwareConfig,
     config: MachineConfig,
     timeline: &Arc<Timeline>,
-    vmm: &Handle,
+    control: &Control,
 ) -> Result<Prepared, BootError> {
     let image = firmware::Image::inspect(&firmware.image)?;
     timeline.phase("firmware image checked");
@@ -120,11 +144,13 @@ fn through_firmware(
     assembled.vm.insert_flash(&assembled.kvm, &assembled.memory, flash)?;
     let description =
         Description { plan: &assembled.plan, hand_off: &assembled.config.hand_off, acpi: assembled.acpi(), kernel };
-    let fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
+    let entry = Entry::new(control, Kind::FwCfg, "fw_cfg".to_owned());
+    let mut fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
+    fw_cfg.start(|| entry.pass()).map_err(BootError::FwCfg)?;
     assembled.machine.insert_fw_cfg(fw_cfg)?;
     timeline.phase("flash and fw_cfg ready");
 
-    let vm = assembled.start(vmm, timeline)?;
+    let vm = assembled.start(control, timeline)?;
     vm.prepared(Start::ResetVector, timeline)
 }
 

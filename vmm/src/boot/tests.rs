@@ -42,9 +42,11 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         disks: Vec::new(),
         rng: "off".to_owned(),
         serial: "null".to_owned(),
+        serial_limit: None,
         console: "off".to_owned(),
         timeline: None,
         restart_on_reset: false,
+        landlock: false,
         shutdown_timeout: "1".to_owned(),
     })
     .unwrap();

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::exit::ExitStatus;
 use super::outside::OutsideArgs;
+use super::process::ProcessArgs;
 use crate::config::{ConfigError, RawConfig, ShapeArgs, VmConfig};
 use crate::memory::Foreign;
 
@@ -47,7 +48,7 @@ const MISSING: &str = "a command is missing: must be run, config, check or map, 
 
 const ENVIRONMENT: &str = "\
 Environment:
-  FLATBOOT_LOG  what to log to standard error: error, warn, info, debug or
+  FLATBOOT_LOG  what to log, whatever -v says: error, warn, info, debug or
                 trace, or a filter like flatboot::devices=debug [warn]
 ";
 
@@ -69,6 +70,10 @@ pub struct Cli {
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
     pub outside: OutsideArgs,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub process: ProcessArgs,
 
     #[command(subcommand)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
@@ -93,14 +98,38 @@ pub enum Verb {
     Map(MapArgs),
 }
 
+/// What describes a VM, and so cannot be with a file that does: all of [`RawConfig`].
+const VM_OPTIONS: [&str; 16] = [
+    "kernel",
+    "firmware",
+    "initramfs",
+    "cmdline",
+    "cpus",
+    "memory",
+    "handoff",
+    "disks",
+    "rng",
+    "serial",
+    "serial_limit",
+    "console",
+    "timeline",
+    "restart_on_reset",
+    "landlock",
+    "shutdown_timeout",
+];
+
 /// The arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// Take the VM from FILE, as 'flatboot config' prints it, and not from options
     ///
     /// What is not in it is as if the option had not been given. Paths in it are relative to the present directory.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["RawConfig", "ShapeArgs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = VM_OPTIONS)]
     pub config: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "a comment here would become the help's text")]
+    pub process: ProcessArgs,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
@@ -169,7 +198,7 @@ impl Cli {
     /// Takes the arguments of the process, the program's name first.
     pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, NotACommand> {
         let arguments: Vec<_> = arguments.into_iter().collect();
-        let cli = Self::try_parse_from(&arguments).map_err(|error| match error.kind() {
+        let cli = Self::parse_arguments(&arguments).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => NotACommand::Answer(error.render().to_string()),
             ErrorKind::InvalidUtf8 => NotACommand::Wrong(not_utf8(&arguments)),
             _ => NotACommand::Wrong(one_line(&error.render().to_string())),
@@ -179,6 +208,16 @@ impl Cli {
             return Err(NotACommand::Wrong(MISSING.to_owned()));
         }
         Ok(cli)
+    }
+}
+
+impl Cli {
+    fn parse_arguments(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        // Of a VM that a file describes, a kernel is there, too.
+        let run = |run: clap::Command| run.mut_arg("kernel", |kernel| kernel.required_unless_present("config"));
+        let mut command = Self::command().mut_subcommand("run", run);
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 }
 
@@ -245,6 +284,13 @@ mod tests {
         ] {
             assert_eq!(parse(line).unwrap_err(), NotACommand::Wrong(expected.to_owned()), "{line}");
         }
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_every_option() {
+        let command = <RawConfig as Args>::augment_args(clap::Command::new("x"));
+        let options: Vec<_> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
+        assert_eq!(options, VM_OPTIONS);
     }
 
     #[test]

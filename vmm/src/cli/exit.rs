@@ -95,6 +95,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_violation_of_a_filter_is_a_fault_of_flatboots() {
+        assert_eq!(crate::sandbox::STATUS, ExitStatus::Internal as i32);
+    }
+
+    #[test]
     fn only_wanted_endings_exit_with_zero() {
         let unwanted = [
             Ending::Panic,

@@ -5,11 +5,13 @@ mod args;
 mod exit;
 pub mod map;
 mod outside;
+mod process;
 mod words;
 
 pub use args::{CheckArgs, Cli, MapArgs, NotACommand, RunArgs, Verb};
 pub use exit::ExitStatus;
 pub use outside::OutsideArgs;
+pub use process::ProcessArgs;
 pub use words::in_options;
 
 pub use crate::stdio;

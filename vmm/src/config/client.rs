@@ -27,8 +27,10 @@ const VM: Section = Section {
         "disks",
         "rng",
         "serial",
+        "serial_limit",
         "timeline",
         "restart_on_reset",
+        "landlock_enable",
         "shutdown_timeout",
     ],
     // The port of pvpanic is always there.
@@ -50,14 +52,13 @@ const MEMORY: Section = Section {
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
 const DISK: Section = Section {
-    own: &["path", "readonly", "id"],
+    own: &["path", "readonly", "id", "rate_limiter_config"],
     foreign: &[
         ("image_type", |value| value == "Raw" || value == "Unknown"),
         ("lock_granularity", anything),
         // At most so many, of at most that size.
         ("num_queues", anything),
         ("queue_size", anything),
-        ("rate_limiter_config", all_empty),
         ("sparse", anything),
     ],
 };
@@ -132,6 +133,18 @@ impl Section {
     }
 }
 
+/// The same of a disk. A bucket without size limits nothing.
+fn settle_disk(path: &str, disk: &mut Map<String, Value>) -> Result<(), String> {
+    DISK.settle(path, disk)?;
+    if let Some(Value::Object(buckets)) = disk.get_mut("rate_limiter_config") {
+        buckets.retain(|_, bucket| !all_empty(bucket));
+        if buckets.is_empty() {
+            disk.remove("rate_limiter_config");
+        }
+    }
+    Ok(())
+}
+
 fn refused(path: &str, value: &Value) -> String {
     let value = match value {
         Value::Object(_) | Value::Array(_) => String::new(),
@@ -163,7 +176,7 @@ impl VmConfig {
         if let Some(Value::Array(disks)) = fields.get_mut("disks") {
             for (index, disk) in disks.iter_mut().enumerate() {
                 if let Value::Object(disk) = disk {
-                    DISK.settle(&format!("disks[{index}]."), disk)?;
+                    settle_disk(&format!("disks[{index}]."), disk)?;
                 }
             }
         }
@@ -176,8 +189,10 @@ impl DiskOption {
     /// Takes the body of a request.
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
         let mut fields = object(body)?;
-        DISK.settle("", &mut fields)?;
-        serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+        settle_disk("", &mut fields)?;
+        let disk: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+        disk.check()?;
+        Ok(disk)
     }
 }
 
@@ -285,5 +300,7 @@ mod tests {
         assert_eq!(taken.to_string(), "id=_disk2: is that of another disk: must be the id of no other");
         assert!(config.remove_disk("_disk2") && !config.remove_disk("_disk2"));
         assert_eq!(disk("{}").unwrap_err(), "missing field `path`");
+        let never = disk(r#"{"path": "/e", "rate_limiter_config": {"ops": {"size": 1, "refill_time": 0}}}"#);
+        assert!(never.unwrap_err().starts_with("rate_limiter_config.ops.refill_time=0: must be"));
     }
 }

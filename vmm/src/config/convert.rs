@@ -11,7 +11,7 @@ use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
 use super::handoff::{HandOff, HandOffOption};
 use super::memory::MemoryConfig;
-use super::options::{OptionError, Options, parse_number};
+use super::options::{OptionError, Options, parse_number, parse_size};
 use super::output::OutputFile;
 use super::payload::PayloadOption;
 use super::raw::RawConfig;
@@ -38,11 +38,25 @@ impl TryFrom<RawConfig> for VmConfig {
         let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
-        let RawConfig { firmware, kernel, initramfs, cmdline, timeline, restart_on_reset, .. } = raw;
+        let serial_limit = parse_serial_limit(raw.serial_limit.as_deref(), &serial)?;
+        let RawConfig { firmware, kernel, initramfs, cmdline, timeline, restart_on_reset, landlock, .. } = raw;
         let payload = PayloadFields { firmware, kernel, initramfs, cmdline };
         PayloadOption::parse(&payload, serial.is_console())?;
         let shutdown_timeout = parse_shutdown_timeout(&raw.shutdown_timeout)?;
-        Ok(Self { payload, cpus, memory, handoff, disks, rng, serial, timeline, restart_on_reset, shutdown_timeout })
+        Ok(Self {
+            payload,
+            cpus,
+            memory,
+            handoff,
+            disks,
+            rng,
+            serial,
+            serial_limit,
+            timeline,
+            restart_on_reset,
+            landlock_enable: landlock,
+            shutdown_timeout,
+        })
     }
 }
 
@@ -51,7 +65,7 @@ impl TryFrom<VmConfig> for Config {
 
     /// Opens the files: first those to read, last those to write.
     fn try_from(vm: VmConfig) -> Result<Self, ConfigError> {
-        let VmConfig { cpus, memory, restart_on_reset, .. } = vm;
+        let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
         let payload = PayloadOption::parse(&vm.payload, vm.serial.is_console())?.open()?;
         let hand_off = vm.handoff.open()?;
         let disks = vm.disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
@@ -62,8 +76,9 @@ impl TryFrom<VmConfig> for Config {
         let timeline = vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 
         let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
-        let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, shutdown_timeout };
-        let config = Self { payload, machine, timeline, restart_on_reset };
+        let serial_limit = vm.serial_limit;
+        let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, serial_limit, shutdown_timeout };
+        let config = Self { payload, machine, timeline, restart_on_reset, landlock };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
         config.machine.disks.iter().try_for_each(DiskConfig::lock)?;
@@ -95,6 +110,15 @@ fn parse_rng(text: &str) -> Result<Option<PathBuf>, OptionError> {
     let options = Options::parse("--rng", text, &["src"])?;
     let path = options.get("src").ok_or(OptionError::Missing { option: "--rng", keys: "src=FILE" })?;
     Ok(Some(path.into()))
+}
+
+fn parse_serial_limit(text: Option<&str>, serial: &SerialOption) -> Result<Option<u64>, OptionError> {
+    const OPTION: &str = "--serial-limit";
+    let Some(text) = text else { return Ok(None) };
+    if !matches!(serial, SerialOption::File(_)) {
+        return Err(OptionError::word(OPTION, text, "must be with --serial file=FILE"));
+    }
+    parse_size(text).map(Some).map_err(|must| OptionError::word(OPTION, text, must))
 }
 
 fn open_rng(path: &Path) -> Result<File, ConfigError> {

@@ -12,6 +12,7 @@ use super::error::ConfigError;
 use super::file::{FileError, FileFault, kind};
 use super::lock::{Lock, lock};
 use super::options::{OptionError, Options};
+use super::rate::{self, RateConfig};
 
 const OPTION: &str = "--disk";
 
@@ -28,6 +29,8 @@ pub struct DiskOption {
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate_limiter_config: Option<RateConfig>,
 }
 
 /// A raw disk: a regular file or block device of whole sectors, not empty, open.
@@ -38,24 +41,31 @@ pub struct DiskConfig {
     length: u64,
     readonly: bool,
     id: Option<String>,
+    limits: Option<RateConfig>,
 }
 
 impl DiskOption {
     /// Takes the text of one `--disk`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let options = Options::parse(OPTION, text, &["path", "readonly", "id"])?;
+        let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
+        let keys = ["path", "readonly", "id", bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
+        let options = Options::parse(OPTION, text, &keys)?;
         let path = options.get("path").ok_or(OptionError::Missing { option: OPTION, keys: "path=FILE" })?;
-        let id = options.get("id").map(str::to_owned);
-        Ok(Self { path: path.into(), readonly: options.switch("readonly", false)?, id })
+        let (id, rate_limiter_config) = (options.get("id").map(str::to_owned), RateConfig::parse(&options)?);
+        Ok(Self { path: path.into(), readonly: options.switch("readonly", false)?, id, rate_limiter_config })
+    }
+
+    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
     /// Opens it, for reading only if so asked.
     pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
-        match open(&self.path, self.readonly) {
-            Ok((file, length)) => {
-                Ok(DiskConfig { path: self.path, file, length, readonly: self.readonly, id: self.id })
-            }
-            Err(fault) => Err(FileError { option: OPTION, path: self.path, fault }.into()),
+        let Self { path, readonly, id, rate_limiter_config: limits } = self;
+        match open(&path, readonly) {
+            Ok((file, length)) => Ok(DiskConfig { path, file, length, readonly, id, limits }),
+            Err(fault) => Err(FileError { option: OPTION, path, fault }.into()),
         }
     }
 }
@@ -98,6 +108,12 @@ impl DiskConfig {
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
+    }
+
+    /// How much it may do in a time.
+    #[must_use]
+    pub const fn limits(&self) -> Option<RateConfig> {
+        self.limits
     }
 
     /// Gives up the configuration for the open file.

@@ -17,6 +17,7 @@ mod memory;
 mod options;
 mod output;
 mod payload;
+mod rate;
 mod raw;
 mod serial;
 mod vcpus;
@@ -34,6 +35,7 @@ pub use memory::MemoryConfig;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};
+pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
@@ -53,6 +55,8 @@ pub struct Config {
     pub timeline: Option<OutputFile>,
     /// Whether a guest that resets starts again.
     pub restart_on_reset: bool,
+    /// Whether files are kept away from flatboot once all these are open.
+    pub landlock: bool,
 }
 
 /// The machine, whatever runs on it.
@@ -70,6 +74,8 @@ pub struct MachineConfig {
     pub rng: Option<File>,
     /// What the serial port is connected to.
     pub serial: SerialConfig,
+    /// Most bytes of the serial port's file.
+    pub serial_limit: Option<u64>,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
 }

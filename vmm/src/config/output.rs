@@ -58,6 +58,12 @@ impl OutputFile {
         self.append = true;
     }
 
+    /// Whether [`commit`](Self::commit) keeps what is in it.
+    #[must_use]
+    pub const fn appends(&self) -> bool {
+        self.append
+    }
+
     /// Empties it (a device or a pipe has nothing to empty), unless it is to [`append`](Self::append), and hands it over, to be
     /// kept.
     pub fn commit(mut self) -> Result<File, FileError> {

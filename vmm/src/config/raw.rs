@@ -90,7 +90,11 @@ pub struct RawConfig {
     ///
     /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off].
     /// A disk is locked: one VM may write it, or any number may read it.
-    #[arg(long = "disk", value_name = "path=FILE[,readonly=on|off]", num_args = 1..)]
+    ///
+    /// Its rate can be limited: bw_size=SIZE bytes in bw_refill_time=MILLISECONDS, and bw_one_time_burst=SIZE once besides; likewise
+    /// ops_size, ops_refill_time and ops_one_time_burst for requests.
+    #[arg(long = "disk", value_name = "path=FILE[,KEY=VALUE]...", num_args = 1..)]
+    #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub disks: Vec<String>,
 
     /// Source of the guest's random bytes (virtio-rng), or off for no such device
@@ -102,6 +106,10 @@ pub struct RawConfig {
     /// On a terminal every key is the guest's, Ctrl-C too. Ctrl-A x ends the VM; Ctrl-A Ctrl-A is a Ctrl-A for the guest.
     #[arg(long, value_name = "tty|file=FILE|null|off", default_value = "tty")]
     pub serial: String,
+
+    /// Most bytes of the file of --serial: what the guest writes beyond them is dropped
+    #[arg(long, value_name = "SIZE")]
+    pub serial_limit: Option<String>,
 
     /// Virtio console: there is none, so off and null are all it can be
     #[arg(long, value_name = "off|null", default_value = "off")]
@@ -116,6 +124,12 @@ pub struct RawConfig {
     /// --serial file=FILE goes on where it was. A guest that resets within a second of its start waits 100 ms.
     #[arg(long)]
     pub restart_on_reset: bool,
+
+    /// Keep every file away from flatboot once those that options name are open (Landlock)
+    ///
+    /// The host's kernel must have it; what it can keep away besides (TCP ports, signals to others) depends on its version.
+    #[arg(long)]
+    pub landlock: bool,
 
     /// How long a guest may take to power off after SIGTERM or SIGINT, before it is ended
     #[arg(long, value_name = "SECONDS", default_value = "10")]

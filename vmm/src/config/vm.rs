@@ -39,10 +39,15 @@ pub struct VmConfig {
     pub(super) rng: Option<RngFields>,
     #[serde(default)]
     pub(super) serial: SerialOption,
+    /// In bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) serial_limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) timeline: Option<PathBuf>,
     #[serde(default)]
     pub(super) restart_on_reset: bool,
+    #[serde(default)]
+    pub(super) landlock_enable: bool,
     /// In seconds.
     #[serde(default = "default_shutdown_timeout")]
     pub(super) shutdown_timeout: u64,
@@ -143,6 +148,10 @@ impl VmConfig {
             if let (true, Some(id)) = (earlier, &disk.id) {
                 return Err(format!("disks[{index}].id={id}: is that of another disk: must be the id of no other"));
             }
+            disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
+        }
+        if let (Some(limit), false) = (self.serial_limit, matches!(self.serial, SerialOption::File(_))) {
+            return Err(format!("serial_limit={limit}: must be with a serial port whose mode is File"));
         }
         if self.shutdown_timeout > MAX_SHUTDOWN_TIMEOUT {
             let seconds = self.shutdown_timeout;
@@ -155,6 +164,12 @@ impl VmConfig {
     #[must_use]
     pub const fn restart_on_reset(&self) -> bool {
         self.restart_on_reset
+    }
+
+    /// Whether its threads are to open no files.
+    #[must_use]
+    pub const fn landlock(&self) -> bool {
+        self.landlock_enable
     }
 
     /// Bytes of its memory.
@@ -241,9 +256,11 @@ mod tests {
             disks: Vec::new(),
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
+            serial_limit: None,
             console: "off".to_owned(),
             timeline: None,
             restart_on_reset: false,
+            landlock: false,
             shutdown_timeout: "10".to_owned(),
         }
     }
@@ -257,11 +274,13 @@ mod tests {
         let whole = RawConfig {
             firmware: Some("fw".into()),
             handoff: "file=table".to_owned(),
-            disks: vec!["path=a,readonly=on".to_owned(), "path=b".to_owned()],
+            disks: vec!["path=a,readonly=on".to_owned(), "path=b,ops_size=9,ops_refill_time=1".to_owned()],
             rng: "off".to_owned(),
             serial: "file=console".to_owned(),
+            serial_limit: Some("1M".to_owned()),
             timeline: Some("boot.json".into()),
             restart_on_reset: true,
+            landlock: true,
             shutdown_timeout: "0".to_owned(),
             ..raw(
                 "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",
@@ -306,6 +325,10 @@ mod tests {
             (
                 with(r#""serial": {"mode": "Pty"}"#),
                 "serial.mode: unknown variant `Pty`, expected one of `Tty`, `File`, `Null`, `Off`",
+            ),
+            (
+                with(r#""disks": [{"path": "a", "rate_limiter_config": {"ops": {"size": 0, "refill_time": 1}}}]"#),
+                "disks[0].rate_limiter_config.ops.size=0: must be at least 1",
             ),
             (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
         ] {

@@ -5,6 +5,7 @@
 //! guest memory. Each device's tests hold it to that with arbitrary input.
 
 pub mod bus;
+pub mod capped;
 pub mod escape;
 pub mod fw_cfg;
 pub mod i8042;

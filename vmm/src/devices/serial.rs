@@ -99,15 +99,22 @@ impl SerialPort {
     /// Feeds `input` to the port from a thread of its own until the input ends or fails. The guest takes it at its own
     /// pace: nothing is dropped, and no more than a few hundred bytes wait here.
     ///
-    /// A thread, because reading it waits.
-    pub fn attach_input(port: &Arc<Mutex<Self>>, input: Box<dyn Read + Send>) -> io::Result<Feeding> {
+    /// A thread, because reading it waits. `begin` is the first that it does; it ends if there is nothing to keep.
+    pub fn attach_input<G>(
+        port: &Arc<Mutex<Self>>,
+        input: Box<dyn Read + Send>,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> io::Result<Feeding> {
         let port = Arc::clone(port);
         let feeding = Feeding { room: Arc::clone(&lock(&port).room), over: Arc::default() };
         let (room, over) = (Arc::clone(&feeding.room), Arc::clone(&feeding.over));
         thread::Builder::new()
             .name("serial-input".to_owned())
             .stack_size(INPUT_STACK)
-            .spawn(move || feed(&port, &room, &over, input))
+            .spawn(move || {
+                let Some(_kept) = begin() else { return };
+                feed(&port, &room, &over, input);
+            })
             .map(|_| feeding)
     }
 }
@@ -247,7 +254,7 @@ mod tests {
     fn input_waits_for_room_and_loses_nothing() {
         let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
         let input: Vec<u8> = (0..=255).cycle().take(10_000).collect();
-        let _feeding = SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone()))).unwrap();
+        let _feeding = SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone())), || Some(())).unwrap();
         let mut received = Vec::new();
         // Waits by yielding: the loop ends when the input has arrived, however long the threads take.
         while received.len() < input.len() {

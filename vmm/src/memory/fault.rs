@@ -11,6 +11,7 @@ use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::signal::register_signal_handler;
 
 use super::GuestMemory;
+use crate::line::Line;
 
 /// A piece of guest memory: where it is in this process, its length, and where the guest has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +80,7 @@ extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _conte
     line.text("flatboot: error: the host cannot give memory (SIGBUS) at ");
     let guest = guest_address(WATCHED.iter().map(Place::get), address);
     line.text(if guest.is_some() { "guest physical address " } else { "host address " });
-    line.number(guest.unwrap_or(address));
+    line.hexadecimal(guest.unwrap_or(address));
     line.text(reason(info.si_code));
     // SAFETY: SIG_DFL for SIGBUS has no further conditions; signal(2) is safe in a handler. When this returns, the access is tried
     // again and ends the process, as it would have without us.
@@ -88,7 +89,7 @@ extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _conte
         restore();
     }
     // SAFETY: the pointer and the length are those of initialized bytes; write(2) is safe in a handler.
-    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.length) };
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes().as_ptr().cast(), line.bytes().len()) };
 }
 
 /// Where the guest has the byte that this process has at `address`.
@@ -102,36 +103,6 @@ fn reason(code: libc::c_int) -> &'static str {
     match code {
         libc::BUS_MCEERR_AR | libc::BUS_MCEERR_AO => ": its hardware is damaged there; see its kernel log\n",
         _ => ": its page pool is exhausted, or the file behind it has shrunk\n",
-    }
-}
-
-/// A line that is put together without allocating. What does not fit is cut.
-struct Line {
-    bytes: [u8; 256],
-    length: usize,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self { bytes: [0; 256], length: 0 }
-    }
-}
-
-impl Line {
-    fn text(&mut self, text: &str) {
-        let room = self.bytes.iter_mut().skip(self.length);
-        self.length += room.zip(text.bytes()).map(|(to, from)| *to = from).count();
-    }
-
-    /// In hexadecimal.
-    fn number(&mut self, number: u64) {
-        const DIGITS: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
-        self.text("0x");
-        let length = (64 - number.leading_zeros()).div_ceil(4).max(1);
-        for digit in (0..length).rev() {
-            let digit = usize::try_from(number >> (4 * digit) & 0xf).unwrap_or_default();
-            self.text(DIGITS.get(digit).unwrap_or(&"?"));
-        }
     }
 }
 
@@ -150,20 +121,6 @@ mod tests {
 
     const ROLE: &str = "FLATBOOT_TEST_SIGBUS";
     const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn numbers_and_long_lines() {
-        for (number, shown) in
-            [(0, "0x0"), (0xf, "0xf"), (0x1234_5678_9abc_def0, "0x123456789abcdef0"), (u64::MAX, "0xffffffffffffffff")]
-        {
-            let mut line = Line::default();
-            line.number(number);
-            assert_eq!(std::str::from_utf8(&line.bytes[..line.length]), Ok(shown));
-        }
-        let mut line = Line::default();
-        (0..100).for_each(|_| line.text("abcdef"));
-        assert_eq!(line.length, 256);
-    }
 
     #[test]
     fn a_fault_is_named_by_the_guests_address() {

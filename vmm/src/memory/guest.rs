@@ -99,6 +99,7 @@ fn map_one(size: u64, backing: Backing) -> io::Result<(MmapRegion, Mapping)> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let align = backing.pages.bytes().max(HUGE_PAGE);
     let (start, mapping) = map_aligned(length, align, prot, flags, file.as_ref())?;
+    keep_out_of_core_dumps(start, length)?;
     let mut builder = MmapRegionBuilder::new(length)
         .with_mmap_prot(prot)
         .with_mmap_flags(flags)
@@ -140,6 +141,14 @@ fn map_aligned(
         return Err(io::Error::last_os_error());
     }
     Ok((mapped.cast(), mapping))
+}
+
+/// What the guest has in its memory is nobody's business, and may be larger than every disk.
+fn keep_out_of_core_dumps(start: *mut u8, length: usize) -> io::Result<()> {
+    // SAFETY: `start..start + length` is a mapping of its own, of whole pages but for the end, which the kernel rounds up within it;
+    // the advice does not change its contents.
+    let result = unsafe { libc::madvise(start.cast(), length, libc::MADV_DONTDUMP) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn memfd(size: u64, pages: HostPages) -> io::Result<File> {

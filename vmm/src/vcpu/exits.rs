@@ -5,11 +5,14 @@ use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::Shared;
 use crate::ending::Ending;
+use crate::observe::counters::Exit;
 
 /// One `KVM_RUN` and what it asks for; an [`Ending`] when the vCPU must not run again.
 pub(super) fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
     let over = |what: String| Some(Ending::Kvm { vcpu: index, what });
-    match vcpu.run() {
+    let result = vcpu.run();
+    shared.counters.exit(index, kind(&result));
+    match result {
         Ok(VcpuExit::IoIn(port, data)) => {
             shared.ports.read(u64::from(port), data);
             None
@@ -35,5 +38,18 @@ pub(super) fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Endi
             libc::EFAULT | libc::ENOMEM => over("the host could not back a page of guest memory".to_owned()),
             _ => over(error.to_string()),
         },
+    }
+}
+
+/// What it is counted as.
+fn kind(result: &Result<VcpuExit<'_>, kvm_ioctls::Error>) -> Exit {
+    match result {
+        Ok(VcpuExit::IoIn(..)) => Exit::PortRead,
+        Ok(VcpuExit::IoOut(..)) => Exit::PortWrite,
+        Ok(VcpuExit::MmioRead(..)) => Exit::MmioRead,
+        Ok(VcpuExit::MmioWrite(..)) => Exit::MmioWrite,
+        Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => Exit::Interrupted,
+        Err(error) if error.errno() == libc::EINTR => Exit::Interrupted,
+        _ => Exit::Other,
     }
 }

@@ -20,6 +20,8 @@ use kvm_ioctls::VcpuFd;
 use crate::devices::Bus;
 use crate::ending::Ending;
 use crate::memory::{GpaRange, GuestMemory, guest};
+use crate::observe::counters::Counters;
+use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vm::{self, Start, Vm, VmError};
 use crate::vmm::{Handle, PanicGuard};
@@ -40,6 +42,10 @@ pub struct Shared {
     pub mmio: Bus,
     /// Where the end is reported.
     pub vmm: Handle,
+    /// Where exits are counted.
+    pub counters: Arc<Counters>,
+    /// What every vCPU's thread enters.
+    pub jail: Jail,
     /// Where the boot CPU marks its first run.
     pub timeline: Arc<Timeline>,
 }
@@ -62,6 +68,14 @@ pub enum VcpuError {
         index: u8,
         /// Why.
         source: VmError,
+    },
+    /// Its thread has no jail.
+    #[error("vCPU {index}")]
+    Jail {
+        /// Index of the vCPU.
+        index: u8,
+        /// Why.
+        source: JailError,
     },
     /// A thread ended before it reported.
     #[error("a vCPU thread ended without a word")]
@@ -155,8 +169,7 @@ impl Worker {
     fn run(self) {
         let index = self.index;
         let _guard = PanicGuard::new(&self.shared.vmm, format!("vCPU {index}"));
-        let created = self.shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source });
-        let mut vcpu = match created {
+        let mut vcpu = match self.begin() {
             Ok(vcpu) => vcpu,
             Err(error) => return drop(self.ready.send(Err(error))),
         };
@@ -176,6 +189,14 @@ impl Worker {
         if let Some(ending) = self.run_guest(&mut vcpu) {
             self.shared.vmm.end(ending);
         }
+    }
+
+    /// Makes the vCPU. That done, the thread needs little of the kernel any more.
+    fn begin(&self) -> Result<VcpuFd, VcpuError> {
+        let Self { index, ref shared, .. } = *self;
+        let vcpu = shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source })?;
+        shared.jail.enter(Kind::Vcpu).map_err(|source| VcpuError::Jail { index, source })?;
+        Ok(vcpu)
     }
 
     /// Runs the guest until this vCPU ends it, or is told to finish.

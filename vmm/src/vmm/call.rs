@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be asked of the owner of a VM, and what it answers.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use crate::config::{DiskOption, VmConfig};
+use crate::observe::counters::Snapshot;
 
 /// What is asked.
 #[derive(Debug)]
@@ -16,7 +15,7 @@ pub enum Call {
     Boot,
     /// Say what there is.
     Info,
-    /// Say what the devices have done.
+    /// Say what vCPUs and devices have done.
     Counters,
     /// Bring the VM to rest: no vCPU runs and no device works when this is answered. It goes on unless that can be said of all.
     Pause,
@@ -45,12 +44,9 @@ pub enum Answer {
     Done,
     /// What there is.
     Info(Box<Info>),
-    /// What each device has done.
-    Counters(Counters),
+    /// What vCPUs and devices have done.
+    Counters(Snapshot),
 }
-
-/// By device, what it has done.
-pub type Counters = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 /// A VM, and where it is in its life.
 #[derive(Debug, Serialize)]

@@ -69,10 +69,14 @@ impl StartError {
 }
 
 impl VmmError {
-    /// The same, of a start.
+    /// The same, of what is asked for.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Start(error) if error.is_usage())
+        match self {
+            Self::Start(error) => error.is_usage(),
+            Self::Refused(_) => true,
+            _ => false,
+        }
     }
 }
 

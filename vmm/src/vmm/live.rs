@@ -2,21 +2,24 @@
 //! A VM whose vCPUs run, or rest.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use kvm_ioctls::Kvm;
 use vmm_sys_util::eventfd::EventFd;
 
 use super::aftermath::Aftermath;
-use super::call::Counters;
 use super::error::{StartError, VmmError};
 use super::handle::Handle;
 use super::lifecycle::{State, Step};
-use crate::boot::{self, BootError, Booted, Console};
+use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, SerialConfig, VmConfig};
-use crate::devices::virtio::{Running, block};
+use crate::devices::virtio::Running;
 use crate::ending::Ending;
+use crate::memory::guest::page_faults;
+use crate::observe::counters::{Counters, Snapshot};
+use crate::sandbox::{Jail, JailError};
 use crate::timeline::Timeline;
 use crate::vcpu::Threads;
 
@@ -42,24 +45,30 @@ pub(super) struct Live {
     vcpus: Threads,
     workers: Vec<Running>,
     power_button: EventFd,
-    counters: Vec<(String, Arc<block::Counters>)>,
+    counters: Arc<Counters>,
+    kvm: Kvm,
     console: Option<Console>,
     shutdown_timeout: Duration,
+    /// When it ends although nothing has happened, once it has been asked to power off.
+    deadline: Option<Instant>,
     since: Instant,
     aftermath: Aftermath,
 }
 
 impl Live {
-    /// Starts it. `ready` is called when nothing takes long any more and no vCPU runs yet.
+    /// Starts it. Its threads enter `jail`; so does the calling one with `once`, as it starts no other VM. `ready` is called when
+    /// nothing takes long any more and no vCPU runs yet.
     pub(super) fn start(
         vm: VmConfig,
         origin: Origin,
         handle: Handle,
-        ready: impl FnOnce() -> io::Result<()>,
+        (jail, once): (Jail, bool),
+        ready: impl FnOnce(&Control) -> io::Result<()>,
     ) -> Result<Self, StartError> {
         let timeline = Arc::new(origin.zero.map_or_else(Timeline::from_now, Timeline::new));
         let mut config = Config::try_from(vm)?;
         timeline.phase("configuration valid");
+        let control = Control::new(handle.clone(), walled(jail, &config).map_err(BootError::Jail)?, once);
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
         if origin.again
             && let SerialConfig::File(output) = &mut config.machine.serial
@@ -68,11 +77,23 @@ impl Live {
             output.append();
         }
         let shutdown_timeout = config.machine.shutdown_timeout;
-        let prepared = boot::prepare(config, &timeline, &handle)?;
-        ready().map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, power_button, counters, console } = prepared.start(&handle)?;
-        let (state, since) = (State::Running, Instant::now());
-        Ok(Self { state, handle, vcpus, workers, power_button, counters, console, shutdown_timeout, since, aftermath })
+        let prepared = boot::prepare(config, &timeline, &control)?;
+        ready(&control).map_err(BootError::Signals)?;
+        let Booted { vcpus, workers, power_button, counters, kvm, console } = prepared.start(&control)?;
+        Ok(Self {
+            state: State::Running,
+            handle,
+            vcpus,
+            workers,
+            power_button,
+            counters,
+            kvm,
+            console,
+            shutdown_timeout,
+            deadline: None,
+            since: Instant::now(),
+            aftermath,
+        })
     }
 
     /// Where it is in its life.
@@ -116,19 +137,23 @@ impl Live {
     }
 
     /// The same, and ends it when it has not in time.
-    pub(super) fn power_off(&self) {
+    pub(super) fn power_off(&mut self) {
         if self.press_power_button().is_err() {
             return self.stop("a signal came and the power button does not work".to_owned());
         }
         tracing::info!("asked the guest to power off");
-        let (handle, grace) = (self.handle.clone(), self.shutdown_timeout);
-        let started = thread::Builder::new().name("grace".to_owned()).spawn(move || {
-            thread::sleep(grace);
-            handle.end(Ending::Stopped { why: format!("it did not power off within {} s", grace.as_secs()) });
-        });
-        if started.is_err() {
-            self.stop("no thread to wait for its power-off".to_owned());
-        }
+        // Longer than the clock can say is for ever.
+        self.deadline = Instant::now().checked_add(self.shutdown_timeout);
+    }
+
+    /// When it is to end, whatever its guest does.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// How it ends then.
+    pub(super) fn late(&self) -> Ending {
+        Ending::Stopped { why: format!("it did not power off within {} s", self.shutdown_timeout.as_secs()) }
     }
 
     /// Ends it, for a reason from outside.
@@ -136,17 +161,31 @@ impl Live {
         self.handle.end(Ending::Stopped { why });
     }
 
-    /// What its devices have done.
-    pub(super) fn counters(&self) -> Counters {
-        self.counters.iter().map(|(name, device)| (name.clone(), device.values().into_iter().collect())).collect()
+    /// What its vCPUs and devices have done.
+    pub(super) fn counters(&self) -> Snapshot {
+        self.counters.snapshot(page_faults())
     }
 
     /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
-    pub(super) fn finish(self) -> Aftermath {
-        let Self { vcpus, workers, console, aftermath, .. } = self;
+    pub(super) fn finish(self) -> (Aftermath, Kvm) {
+        let Self { vcpus, workers, console, aftermath, kvm, .. } = self;
         vcpus.finish(FINISH);
         workers.iter().for_each(Running::ask_to_finish);
         drop((workers, console));
-        aftermath
+        (aftermath, kvm)
     }
+}
+
+/// The jail with what `config` wants it to have. From here on, with Landlock, no file that an option names can be opened.
+fn walled(jail: Jail, config: &Config) -> Result<Jail, JailError> {
+    if !config.landlock {
+        return Ok(jail);
+    }
+    let serial = match &config.machine.serial {
+        SerialConfig::File(output) => Some(output),
+        SerialConfig::Tty | SerialConfig::Null | SerialConfig::Off => None,
+    };
+    let outputs = serial.into_iter().chain(&config.timeline);
+    let paths: Vec<PathBuf> = outputs.map(|output| output.path().to_owned()).collect();
+    jail.without_files(&paths)
 }

@@ -14,18 +14,23 @@ mod requests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use std::{io, mem};
 
+use kvm_ioctls::Kvm;
+
+use crate::boot::Entry;
 use crate::check::chain;
 use crate::config::VmConfig;
 use crate::ending::Ending;
 use crate::events::Events;
+use crate::sandbox::{Jail, Kind};
 use crate::signals::{self, Stop};
 use crate::stdio;
 
 pub use aftermath::Aftermath;
-pub use call::{Answer, Call, Counters, Info, InfoState};
+pub use call::{Answer, Call, Info, InfoState};
 pub use error::{StartError, TimelineError, VmmError};
 pub use handle::{Caller, Handle, PanicGuard};
 pub use lifecycle::{NotNow, State, Step};
@@ -38,6 +43,10 @@ use live::Live;
 const SOON: Duration = Duration::from_secs(1);
 /// ...waits this long before it starts again: one that does nothing else leaves the host its processors.
 const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// Landlock takes the file system from this process for good: that is right for one VM.
+const NO_LANDLOCK: &str =
+    "landlock_enable=true: must be off with --api-socket: files of the next VM could not be opened";
 
 /// What becomes of a guest that resets, if its owner wants it to start again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +66,7 @@ pub struct Vmm {
     /// How many VMs have been started.
     started: u64,
     restart: Restart,
+    jail: Jail,
     stop: Stop,
     listening: bool,
     /// Whether a VM is being started, which may take long.
@@ -91,16 +101,30 @@ pub struct Over {
     pub aftermath: Aftermath,
     /// Whether it is to start again, and nobody outside wants it to end.
     pub again: bool,
+    /// What its VM was made with.
+    pub kvm: Kvm,
 }
 
 impl Vmm {
-    /// An owner without a VM.
+    /// An owner without a VM. The threads of its VMs enter `jail`; so does the one that boots a VM which nobody starts again here.
     #[must_use]
-    pub fn new(restart: Restart, events: Events) -> Self {
+    pub fn new(restart: Restart, events: Events, jail: Jail) -> Self {
         let (sender, messages) = channel();
         let caller = Caller(sender);
         let (stop, starting) = (Stop::default(), Arc::default());
-        Self { caller, messages, vm: None, started: 0, restart, stop, listening: false, starting, signals: 0, events }
+        Self {
+            caller,
+            messages,
+            vm: None,
+            started: 0,
+            restart,
+            jail,
+            stop,
+            listening: false,
+            starting,
+            signals: 0,
+            events,
+        }
     }
 
     /// For whoever wants something of it.
@@ -111,9 +135,14 @@ impl Vmm {
 
     /// From now on signals are heard here, and do not end the process.
     /// One that comes while a VM is started ends it all the same, behind `leave`.
-    pub fn listen(&mut self, leave: impl Fn() + Send + 'static) -> std::io::Result<()> {
-        if !std::mem::replace(&mut self.listening, true) {
-            signals::listen(self.caller(), self.stop.clone(), Arc::clone(&self.starting), leave)?;
+    /// `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
+    pub fn listen<G>(
+        &mut self,
+        leave: impl Fn() + Send + 'static,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> io::Result<()> {
+        if !mem::replace(&mut self.listening, true) {
+            signals::listen(self.caller(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
         }
         Ok(())
     }
@@ -122,6 +151,10 @@ impl Vmm {
     pub fn create(&mut self, mut config: VmConfig) -> Result<(), VmmError> {
         if self.vm.is_some() {
             return Err(VmmError::AlreadyCreated);
+        }
+        if config.landlock() && self.restart == Restart::Here {
+            // It would be that of the next VM, too, whose files nobody knows yet.
+            return Err(VmmError::Refused(NO_LANDLOCK.to_owned()));
         }
         config.name_disks();
         self.vm = Some(Kept { config, stage: Stage::Created });
@@ -137,10 +170,12 @@ impl Vmm {
         self.events.vm("booting");
         self.started += 1;
         let (config, handle) = (kept.config.clone(), self.caller.handle(self.started));
+        let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
-        let live = Live::start(config, origin, handle, || {
+        let live = Live::start(config, origin, handle, (jail, once), |control| {
             self.starting.store(false, Ordering::Release);
-            self.listen(|| ())
+            let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
+            self.listen(|| (), || entry.pass())
         });
         self.starting.store(false, Ordering::Release);
         let live = live?;
@@ -154,9 +189,7 @@ impl Vmm {
     /// Does what it is asked until the VM ends by itself, or this is no longer wanted; then there is none.
     pub fn serve(mut self) -> Result<Option<Over>, VmmError> {
         loop {
-            // Its own way to itself is there: it can always be told something.
-            let Ok(message) = self.messages.recv() else { return Ok(None) };
-            match message {
+            match self.next() {
                 Message::End { vm, ending } if vm == self.started => {
                     let Some(over) = self.ended(ending) else { continue };
                     if !(over.again && self.restart == Restart::Here) {
@@ -184,6 +217,20 @@ impl Vmm {
         }
     }
 
+    /// What comes next: a message, or the end of a VM whose time is up.
+    fn next(&mut self) -> Message {
+        let deadline = self.live().and_then(|live| live.deadline());
+        let message = match deadline {
+            Some(deadline) => self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => self.messages.recv().map_err(RecvTimeoutError::from),
+        };
+        // Its own way to itself is there: it can always be told something.
+        message.unwrap_or_else(|_| Message::End {
+            vm: self.started,
+            ending: self.live().map_or_else(lost, |live| live.late()),
+        })
+    }
+
     fn live(&mut self) -> Option<&mut Live> {
         match &mut self.vm {
             Some(Kept { stage: Stage::Live(live), .. }) => Some(live),
@@ -194,7 +241,7 @@ impl Vmm {
     /// The VM that runs, which does not any more.
     fn take_live(&mut self) -> Option<Live> {
         let kept = self.vm.as_mut()?;
-        match std::mem::replace(&mut kept.stage, Stage::Over) {
+        match mem::replace(&mut kept.stage, Stage::Over) {
             Stage::Live(live) => Some(live),
             other => {
                 kept.stage = other;
@@ -207,11 +254,11 @@ impl Vmm {
     fn ended(&mut self, ending: Ending) -> Option<Over> {
         let live = self.take_live()?;
         let pause = if live.age() < SOON { BACK_OFF } else { Duration::ZERO };
-        let aftermath = live.finish();
+        let (aftermath, kvm) = live.finish();
         self.events.shutdown(&ending.to_string());
         let wanted = self.vm.as_ref().is_some_and(|kept| kept.config.restart_on_reset());
         let again = wanted && ending == Ending::Reset && !self.stop.asked_within(pause);
-        Some(Over { ending, aftermath, again })
+        Some(Over { ending, aftermath, again, kvm })
     }
 
     /// Starts a VM that has reset, in this process.
@@ -227,7 +274,7 @@ impl Vmm {
     /// Ends the VM, if it runs, because somebody outside wants it so. Whether it ran.
     fn end(&mut self, why: &str) -> bool {
         let Some(live) = self.take_live() else { return false };
-        report(live.finish());
+        report(live.finish().0);
         self.events.shutdown(why);
         true
     }
@@ -251,4 +298,9 @@ fn report(aftermath: Aftermath) {
     if let Err(error) = aftermath.report() {
         tracing::warn!("{}", chain(&error));
     }
+}
+
+/// What is left to say when nobody has said anything.
+fn lost() -> Ending {
+    Ending::Internal { what: "every thread of the VM has gone without a word".to_owned() }
 }

@@ -106,10 +106,10 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
 /// `lock cmpxchg16b [rsi]`, which KVMs that are none cannot do, then a reset: `mov al, 0xfe; out 0x64, al; hlt`.
 const EXCHANGE: &[u8] = &[0xf0, 0x48, 0x0f, 0xc7, 0x0e, 0xb0, 0xfe, 0xe6, 0x64, 0xf4];
 /// `R` to the serial port, then a reset: `mov dx, 0x3f8; mov al, 'R'; out dx, al`, and as above.
-const RESET: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xb0, 0xfe, 0xe6, 0x64, 0xf4];
+pub(crate) const RESET: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xb0, 0xfe, 0xe6, 0x64, 0xf4];
 
 /// A kernel that is nothing but `code`, in 64-bit mode.
-fn program(code: &[u8]) -> Vec<u8> {
+pub(crate) fn program(code: &[u8]) -> Vec<u8> {
     let mut bytes = images::vmlinux();
     assert!(code.len() <= images::TEXT.len(), "a program longer than the segment");
     bytes[0x100..][..code.len()].copy_from_slice(code);

@@ -9,6 +9,7 @@ mod config_file;
 mod files;
 mod firmware;
 mod host;
+mod jail;
 mod kernels;
 mod kvm;
 mod outputs;
@@ -50,5 +51,6 @@ fn main() -> ExitCode {
     trials.extend(config_file::trials());
     trials.extend(backing::trials(&host));
     trials.extend(kvm::trials(&host));
+    trials.extend(jail::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -108,7 +108,16 @@ fn keys() -> Vec<Row> {
         ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"),
-        ("run --disk file=@/disk", "--disk file=@/disk: there is no key file: must be one of path, readonly"),
+        (
+            "run --disk file=@/disk",
+            "--disk file=@/disk: there is no key file: must be one of path, readonly, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+        ),
+        ("run --serial-limit 1M --serial null", "--serial-limit 1M: must be with --serial file=FILE"),
+        ("run --serial-limit 1X", "--serial-limit 1X: must be a number of bytes, …"),
+        (
+            "run --disk path=@/disk,ops_size=1",
+            "--disk ops_size=NUMBER and ops_refill_time=MILLISECONDS: is missing: must be given",
+        ),
         ("run --disk path=@/disk,path=@/link", "--disk path=@/link: path is given twice: must be given once"),
         ("run --disk path=@/disk,readonly=1", "--disk readonly=1: must be on or off"),
         ("run --disk path=\"@/disk", "--disk path=\"@/disk: has an odd number of quotes: must close every one"),
@@ -137,6 +146,8 @@ fn usage() -> Vec<Row> {
         ("check --kernel @/kernel", "unexpected argument '--kernel' found"),
         ("--jsn", "unexpected argument '--jsn' found"),
     ]);
+    let log = "--log-file @/directory: must be a file that can be written: …";
+    rows.push(Row::new("a log that is no file", "run --log-file @/directory", ERROR, log));
     rows.push(Row::new("map: usage of memory with a kernel", "map --kernel @/missing", ERROR, "--kernel @/missing: …"));
     rows
 }

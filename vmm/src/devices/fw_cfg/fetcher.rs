@@ -31,28 +31,34 @@ pub(super) struct Fetcher {
 impl Fetcher {
     /// Begins `fetch` for the request at `address`, which is answered when it is over. False if it cannot begin: others are
     /// in progress, which a driver would wait for, or there is no thread.
-    pub(super) fn begin(&mut self, fetch: Fetch, address: u64, memory: &GuestMemory) -> bool {
+    pub(super) fn begin(&self, fetch: Fetch, address: u64) -> bool {
         if self.pending.fetch_add(1, Ordering::AcqRel) >= PENDING_MAX {
             self.pending.fetch_sub(1, Ordering::AcqRel);
             return false;
         }
-        let sent = self.thread(memory).is_ok_and(|jobs| jobs.send((fetch, address)).is_ok());
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send((fetch, address)).is_ok());
         if !sent {
             self.pending.fetch_sub(1, Ordering::AcqRel);
         }
         sent
     }
 
-    /// The way to the thread, which is started when it is needed first: most VMs have nothing to fetch.
-    fn thread(&mut self, memory: &GuestMemory) -> io::Result<&Sender<Job>> {
-        if self.jobs.is_none() {
-            let (sender, jobs) = channel();
-            let (memory, pending) = (memory.clone(), Arc::clone(&self.pending));
-            let builder = thread::Builder::new().name("fw_cfg".to_owned()).stack_size(STACK);
-            builder.spawn(move || run(&jobs, &memory, &pending))?;
-            self.jobs = Some(sender);
-        }
-        self.jobs.as_ref().ok_or(io::ErrorKind::NotFound.into())
+    /// Starts the thread. The first that it does is `begin`, whose result it keeps as long as it runs; without one it ends, and
+    /// every fetch fails.
+    pub(super) fn start<G>(
+        &mut self,
+        memory: &GuestMemory,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> io::Result<()> {
+        let (sender, jobs) = channel();
+        let (memory, pending) = (memory.clone(), Arc::clone(&self.pending));
+        let builder = thread::Builder::new().name("fw_cfg".to_owned()).stack_size(STACK);
+        builder.spawn(move || {
+            let Some(_kept) = begin() else { return };
+            run(&jobs, &memory, &pending);
+        })?;
+        self.jobs = Some(sender);
+        Ok(())
     }
 
     /// Whether a fetch is in progress.

@@ -81,6 +81,11 @@ impl Items {
         Self(items)
     }
 
+    /// Whether any of them is read from a file.
+    pub(super) fn has_files(&self) -> bool {
+        self.0.values().any(|content| matches!(content, Content::File { .. }))
+    }
+
     /// The item of `key`, if there is one.
     #[must_use]
     pub fn get(&self, key: u16) -> Option<&Content> {

@@ -13,6 +13,7 @@ mod items;
 mod tests;
 
 use std::fmt;
+use std::io;
 
 pub use content::Content;
 pub use items::{FileName, Items, key};
@@ -63,6 +64,12 @@ impl FwCfg {
         Self { items, memory, selected, offset: 0, dma_address: 0, fetcher, warned: false }
     }
 
+    /// Starts the thread that reads files, if there are any among the items: without it, nothing is read. The first that the
+    /// thread does is `begin`, whose result it keeps as long as it runs; without one it ends.
+    pub fn start<G>(&mut self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
+        if self.items.has_files() { self.fetcher.start(&self.memory, begin) } else { Ok(()) }
+    }
+
     fn select(&mut self, key: u16) {
         self.selected = key & !KEY_WRITE;
         self.offset = 0;
@@ -89,7 +96,7 @@ impl FwCfg {
             transfer.run(&self.memory, self.items.get(self.selected), self.offset)
         });
         let Some(progress) = progress else { return dma::answer(&self.memory, address, false) };
-        match progress.fetch.map(|fetch| self.fetcher.begin(fetch, address, &self.memory)) {
+        match progress.fetch.map(|fetch| self.fetcher.begin(fetch, address)) {
             // It is answered when the file has been read.
             Some(true) => self.offset = progress.offset,
             Some(false) => dma::answer(&self.memory, address, false),

@@ -41,7 +41,13 @@ fn machine() -> Machine {
         (FileName::new("etc/e820"), Content::Bytes((0..=255).collect())),
     ];
     let items = Items::new(numbered, files);
-    Machine { device: FwCfg::new(items, memory.clone()), memory }
+    started(items, memory)
+}
+
+fn started(items: Items, memory: GuestMemory) -> Machine {
+    let mut device = FwCfg::new(items, memory.clone());
+    device.start(|| Some(())).unwrap();
+    Machine { device, memory }
 }
 
 impl Machine {
@@ -119,11 +125,11 @@ fn a_file_comes_by_dma_only() {
 /// A pipe that nobody writes to is a disk that hangs.
 #[test]
 fn a_vcpu_does_not_wait_for_a_file() {
-    let (pipe, writer) = std::io::pipe().unwrap();
+    let (pipe, writer) = io::pipe().unwrap();
     let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
     let file = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
     let items = Items::new([(key::INITRD_DATA, Content::File { file, start: 0, length: 4 })], []);
-    let mut machine = Machine { device: FwCfg::new(items, memory.clone()), memory };
+    let mut machine = started(items, memory);
     machine.memory.write_slice(&[OLD; 8], GuestAddress(TARGET)).unwrap();
     let fields =
         [&(keyed(key::INITRD_DATA) | READ).to_be_bytes()[..], &4u32.to_be_bytes(), &TARGET.to_be_bytes()].concat();
@@ -291,7 +297,7 @@ fn a_file_that_has_shrunk_is_an_error_for_dma() {
     let file = tempfile::tempfile().unwrap();
     let part = Content::File { file: Arc::new(file.try_clone().unwrap()), start: 0, length: 100 };
     let items = Items::new([(key::INITRD_DATA, part)], []);
-    let mut machine = Machine { device: FwCfg::new(items, memory.clone()), memory };
+    let mut machine = started(items, memory);
     assert_eq!(machine.transfer(keyed(key::INITRD_DATA) | READ, 100, TARGET), 1);
 }
 

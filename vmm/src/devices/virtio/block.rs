@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
@@ -17,9 +18,11 @@ use vm_memory::{
     WriteVolatile,
 };
 
+use super::limit::Limiter;
 use super::{Request, Segment, VirtioDevice, cut, length};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
+use crate::observe::counters::DiskCounters;
 
 /// Bytes in a sector, the unit of the protocol and of this device.
 pub const SECTOR_SIZE: u64 = 512;
@@ -85,29 +88,6 @@ impl RequestError {
     }
 }
 
-/// What a disk has done for its guest, for others to look at.
-#[derive(Debug, Default)]
-pub struct Counters {
-    read_ops: AtomicU64,
-    read_bytes: AtomicU64,
-    write_ops: AtomicU64,
-    write_bytes: AtomicU64,
-}
-
-impl Counters {
-    /// By name.
-    #[must_use]
-    pub fn values(&self) -> [(&'static str, u64); 4] {
-        [
-            ("read_ops", &self.read_ops),
-            ("read_bytes", &self.read_bytes),
-            ("write_ops", &self.write_ops),
-            ("write_bytes", &self.write_bytes),
-        ]
-        .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
-    }
-}
-
 /// A disk.
 #[derive(Debug)]
 pub struct Block {
@@ -120,7 +100,8 @@ pub struct Block {
     /// For messages.
     name: String,
     complaints: Complaints,
-    counters: Arc<Counters>,
+    limiter: Limiter,
+    counters: Arc<DiskCounters>,
 }
 
 impl Block {
@@ -139,8 +120,17 @@ impl Block {
             *to = from;
         }
         let (sectors, name) = (size / SECTOR_SIZE, id.to_owned());
-        let (complaints, counters) = (Complaints::default(), Arc::default());
-        Ok(Self { file, sectors, readonly, id: padded, write_through: true, name, complaints, counters })
+        Ok(Self {
+            file,
+            sectors,
+            readonly,
+            id: padded,
+            write_through: true,
+            name,
+            complaints: Complaints::default(),
+            limiter: Limiter::default(),
+            counters: Arc::default(),
+        })
     }
 
     /// The same, called `name` in messages.
@@ -150,10 +140,10 @@ impl Block {
         self
     }
 
-    /// What it does, from now on and as long as somebody looks.
+    /// The same, which does no more than `limiter` lets it, and counts by `counters`.
     #[must_use]
-    pub fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
+    pub fn observed(self, limiter: Limiter, counters: Arc<DiskCounters>) -> Self {
+        Self { limiter, counters, ..self }
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -173,6 +163,9 @@ impl Block {
             return Err(RequestError::Malformed);
         }
         let (kind, sector) = header(memory, request)?;
+        let bytes = moved(kind, request);
+        // Whatever becomes of it: a request that fails has cost as much.
+        self.limiter.pay(bytes);
         // The last writable byte is the status; the caller saw that it is there.
         let room = length(&request.writable).saturating_sub(1);
         match kind {
@@ -181,10 +174,14 @@ impl Block {
                 for segment in cut(&request.writable, 0..room) {
                     self.read(memory, segment)?;
                 }
-                count(&self.counters.read_ops, &self.counters.read_bytes, room);
+                self.counters.read(room);
                 u32::try_from(room).map_err(|_| RequestError::Range { sector, bytes: room })
             }
-            VIRTIO_BLK_T_OUT => self.write_all(memory, request, sector).map(|()| 0),
+            VIRTIO_BLK_T_OUT => {
+                self.write_all(memory, request, sector)?;
+                self.counters.written(bytes);
+                Ok(0)
+            }
             VIRTIO_BLK_T_FLUSH => self.flush().map(|()| 0),
             VIRTIO_BLK_T_GET_ID => {
                 let mut id = self.id.as_slice();
@@ -210,7 +207,6 @@ impl Block {
         for segment in cut(&request.readable, data) {
             self.write(memory, segment)?;
         }
-        count(&self.counters.write_ops, &self.counters.write_bytes, bytes);
         if self.write_through { self.flush() } else { Ok(()) }
     }
 
@@ -250,10 +246,14 @@ impl Block {
     }
 }
 
-/// One more request, of so many bytes.
-fn count(requests: &AtomicU64, all: &AtomicU64, bytes: u64) {
-    requests.fetch_add(1, Ordering::Relaxed);
-    all.fetch_add(bytes, Ordering::Relaxed);
+/// Bytes of data that a request of type `kind` wants to move, which is no more than one request may.
+fn moved(kind: u32, request: &Request) -> u64 {
+    let bytes = match kind {
+        VIRTIO_BLK_T_IN => length(&request.writable).saturating_sub(1),
+        VIRTIO_BLK_T_OUT => length(&request.readable).saturating_sub(HEADER_SIZE as u64),
+        _ => 0,
+    };
+    bytes.min(TRANSFER_MAX)
 }
 
 /// Type and sector from the request's header.
@@ -310,11 +310,20 @@ impl VirtioDevice for Block {
         self.write_through = true;
     }
 
+    fn wait(&mut self) -> Duration {
+        let wait = self.limiter.wait(Instant::now());
+        if !wait.is_zero() {
+            self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        }
+        wait
+    }
+
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         let Some(status_address) = status_address(request) else { return 0 };
         let (status, data) = match self.execute(memory, request) {
             Ok(data) => (VIRTIO_BLK_S_OK, data),
             Err(error) => {
+                self.counters.errors.fetch_add(1, Ordering::Relaxed);
                 self.complain(&error);
                 (error.status(), 0)
             }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a virtio device is, whatever transport it is on.
 
+use std::time::Duration;
+
 use super::Request;
 use crate::memory::GuestMemory;
 
@@ -27,6 +29,11 @@ pub trait VirtioDevice: Send {
 
     /// The driver is ready, having accepted `features`.
     fn activate(&mut self, features: u64);
+
+    /// How long the next request has to wait; it is asked again then.
+    fn wait(&mut self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Does one request from queue `queue` and returns how many bytes it wrote to the request's writable segments.
     ///

@@ -14,6 +14,7 @@ mod device;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;
 mod interrupt;
+pub mod limit;
 mod queues;
 mod request;
 pub mod rng;

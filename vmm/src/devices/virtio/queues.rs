@@ -5,6 +5,7 @@
 //! wait for it; it is told that the reset is over once the request in progress, if there is one, has left guest memory alone.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
@@ -132,14 +133,19 @@ impl Queues {
 
     // ---- The worker's side --------------------------------------------------------------------------------------
 
-    /// Gives queue `index` one turn with `device`. True if requests may be left. `request` lends its buffers.
-    pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> bool {
+    /// Gives queue `index` one turn with `device`; says when the next one is to be. `request` lends its buffers.
+    pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> Next {
         self.tell(device);
         let (mut looks, mut bytes, mut done) = (0, 0, false);
         self.quieten(index);
-        let more = loop {
+        let next = loop {
             if looks >= REQUESTS_PER_TURN || bytes >= BYTES_PER_TURN {
-                break true;
+                break Next::After(Duration::ZERO);
+            }
+            // Notifications stay off meanwhile: the queue is looked at without them.
+            let wait = device.wait();
+            if !wait.is_zero() {
+                break Next::After(wait);
             }
             looks += 1;
             match self.take(index, request) {
@@ -151,13 +157,13 @@ impl Queues {
                 }
                 // An available index that the driver turns back while we look could keep us here: that counts too.
                 Taken::Again => {}
-                Taken::Nothing => break false,
+                Taken::Nothing => break Next::WhenNotified,
             }
         };
         if done {
             self.announce(index);
         }
-        more
+        next
     }
 
     /// Tells `device` what the driver has done since the last time.
@@ -239,6 +245,15 @@ impl Queues {
         state.live.clear();
         self.interrupt.needs_reset();
     }
+}
+
+/// When a queue is to have its next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// When the driver says so.
+    WhenNotified,
+    /// Requests may be left; in so long.
+    After(Duration),
 }
 
 /// What a look at a queue gives.

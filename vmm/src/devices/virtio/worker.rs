@@ -5,12 +5,12 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::queues::Queues;
+use super::queues::{Next, Queues};
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
 
@@ -61,6 +61,8 @@ pub struct VirtioWorker {
     orders: Arc<Orders>,
     /// Its buffers are used again for each request.
     request: Request,
+    /// By queue, when it is to be looked at again, whether the driver notifies or not.
+    due: Vec<Option<Instant>>,
 }
 
 /// What is asked of a worker, and how far it is.
@@ -89,18 +91,25 @@ impl VirtioWorker {
     pub(super) fn new(device: Box<dyn VirtioDevice>, queues: Arc<Queues>, notify: Arc<[EventFd]>) -> io::Result<Self> {
         let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
         let orders = Arc::new(Orders { wake, state: Mutex::default(), changed: Condvar::new() });
-        Ok(Self { device, queues, notify, orders, request: Request::default() })
+        let due = vec![None; notify.len()];
+        Ok(Self { device, queues, notify, orders, request: Request::default(), due })
     }
 
-    /// Starts the thread `name`, which keeps `guard` as long as it runs.
-    pub fn start(self, name: String, guard: impl Send + 'static) -> Result<Running, WorkerError> {
+    /// Starts the thread `name`. The first that it does is `begin`, whose result it keeps as long as it runs; without one it does
+    /// nothing.
+    pub fn start<G>(
+        self,
+        name: String,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> Result<Running, WorkerError> {
         let epoll = self.watch().map_err(|source| WorkerError::Watch { name: name.clone(), source })?;
         let orders = Arc::clone(&self.orders);
         let builder = thread::Builder::new().name(name.clone()).stack_size(STACK);
         let thread = builder.spawn(move || {
-            let _guard = guard;
             let orders = Arc::clone(&self.orders);
-            self.run(&epoll);
+            if let Some(_kept) = begin() {
+                self.run(&epoll);
+            }
             lock(&orders.state).finished = true;
             orders.changed.notify_all();
         });
@@ -124,7 +133,7 @@ impl VirtioWorker {
     fn run(mut self, epoll: &Epoll) {
         let mut events = [EpollEvent::default(); EVENTS];
         loop {
-            let count = match epoll.wait(-1, &mut events) {
+            let count = match epoll.wait(self.patience(), &mut events) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // The descriptors are this worker's own and all open: no other error can be.
@@ -139,6 +148,26 @@ impl VirtioWorker {
                     ORDERS => {}
                     queue => drop(usize::try_from(queue).map(|index| self.serve(index))),
                 }
+            }
+            self.wake_what_is_due();
+        }
+    }
+
+    /// How long to wait for events, in milliseconds as epoll has it: until a queue is due, or for ever.
+    fn patience(&self) -> i32 {
+        let Some(next) = self.due.iter().flatten().min() else { return -1 };
+        // Not a part of one too early, or it would be asked for many times.
+        let left = next.saturating_duration_since(Instant::now()).as_nanos().div_ceil(1_000_000);
+        i32::try_from(left).unwrap_or(i32::MAX)
+    }
+
+    /// Notifies the queues that have waited long enough.
+    fn wake_what_is_due(&mut self) {
+        let now = Instant::now();
+        for (due, notify) in self.due.iter_mut().zip(self.notify.iter()) {
+            if due.take_if(|due| *due <= now).is_some() {
+                // A full counter has a notification pending already.
+                let _ = notify.write(1);
             }
         }
     }
@@ -178,8 +207,14 @@ impl VirtioWorker {
             }
         }
         // Another turn comes after everybody else's.
-        if self.queues.turn(index, &mut *self.device, &mut self.request) {
-            let _ = notify.write(1);
+        match self.queues.turn(index, &mut *self.device, &mut self.request) {
+            Next::WhenNotified => {}
+            Next::After(Duration::ZERO) => drop(notify.write(1)),
+            Next::After(wait) => {
+                if let Some(due) = self.due.get_mut(index) {
+                    *due = Instant::now().checked_add(wait);
+                }
+            }
         }
         true
     }

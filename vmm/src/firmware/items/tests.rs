@@ -38,7 +38,9 @@ const TARGET: u64 = 0x1000;
 impl Firmware {
     fn new(machine: &Description<'_>) -> Self {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
-        Self { device: FwCfg::new(items(machine).unwrap(), memory.clone()), memory }
+        let mut device = FwCfg::new(items(machine).unwrap(), memory.clone());
+        device.start(|| Some(())).unwrap();
+        Self { device, memory }
     }
 
     fn item(&mut self, key: u16, length: usize) -> Vec<u8> {

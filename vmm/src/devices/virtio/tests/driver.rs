@@ -173,7 +173,7 @@ impl Driver {
 
     /// From now on a thread does so.
     pub(super) fn start_worker(&mut self) -> Running {
-        self.worker.take().unwrap().start("test".to_owned(), ()).unwrap()
+        self.worker.take().unwrap().start("test".to_owned(), || Some(())).unwrap()
     }
 
     pub(super) fn used_index(&self) -> u16 {

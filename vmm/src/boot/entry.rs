@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a thread of a VM begins: in its jail, with somebody who tells the VM if it panics.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::Control;
+use crate::check::chain;
+use crate::devices::bus::lock;
+use crate::ending::Ending;
+use crate::sandbox::{Jail, Kind};
+use crate::vmm::{Handle, PanicGuard};
+
+/// Threads that are still to begin.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    outside: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Entries {
+    /// Waits until every thread that has been given an [`Entry`] is in its jail, or has ended.
+    pub(super) fn wait(&self) {
+        let outside = self.changed.wait_while(lock(&self.outside), |outside| *outside > 0);
+        drop(outside.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What a thread passes before it does anything else.
+#[derive(Debug)]
+pub struct Entry {
+    jail: Jail,
+    kind: Kind,
+    vmm: Handle,
+    name: String,
+    entries: Arc<Entries>,
+}
+
+impl Entry {
+    /// For a thread of `kind`, which serves what is called `name`.
+    #[must_use]
+    pub fn new(control: &Control, kind: Kind, name: String) -> Self {
+        *lock(&control.entries.outside) += 1;
+        let Control { jail, handle, entries, .. } = control;
+        Self { jail: jail.clone(), kind, vmm: handle.clone(), name, entries: Arc::clone(entries) }
+    }
+
+    /// The calling thread is in its jail, and keeps what is returned as long as it runs. Without a jail, the VM is over, and
+    /// the thread must end.
+    #[must_use]
+    pub fn pass(self) -> Option<PanicGuard> {
+        let guard = PanicGuard::new(&self.vmm, self.name.clone());
+        match self.jail.enter(self.kind) {
+            Ok(()) => Some(guard),
+            Err(error) => {
+                let what = format!("the thread of {}: {}", self.name, chain(&error));
+                self.vmm.end(Ending::Internal { what });
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    /// Passed, or never to be.
+    fn drop(&mut self) {
+        *lock(&self.entries.outside) -= 1;
+        self.entries.changed.notify_all();
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A writer for what a guest may say without end.
+
+use std::io::{self, Write};
+
+/// Writes so many bytes and drops the rest: whoever writes does not notice.
+#[derive(Debug)]
+pub struct Capped<W> {
+    to: W,
+    left: u64,
+    told: bool,
+}
+
+impl<W: Write> Capped<W> {
+    /// Lets `left` bytes through to `to`.
+    pub const fn new(to: W, left: u64) -> Self {
+        Self { to, left, told: false }
+    }
+}
+
+impl<W: Write> Write for Capped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let written = match bytes.get(..room.min(bytes.len())) {
+            Some(fits) if !fits.is_empty() => self.to.write(fits)?,
+            _ => {
+                if !bytes.is_empty() && !std::mem::replace(&mut self.told, true) {
+                    tracing::warn!("serial output: the file has reached --serial-limit: what comes now is dropped");
+                }
+                return Ok(bytes.len());
+            }
+        };
+        self.left -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_is_dropped_in_silence() {
+        for (left, expected) in
+            [(0, ""), (3, "abc"), (4, "abcd"), (5, "abcde"), (9, "abcdefghi"), (100, "abcdefghijkl")]
+        {
+            let mut file = Vec::new();
+            let mut capped = Capped::new(&mut file, left);
+            for part in ["abc", "", "def", "ghijkl"] {
+                capped.write_all(part.as_bytes()).unwrap();
+            }
+            capped.flush().unwrap();
+            assert_eq!(String::from_utf8(file).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `--restart-on-reset`: a process that starts the VM's, and starts it again when the guest has reset.
+//!
+//! The VM's own process could not: in its jail it can start no program. This one is in none, and has nothing to do with guests but
+//! the exit status of the process that runs one. The VM ends with it, however that ends.
+
+use std::io;
+use std::process::{self, Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::{env, thread};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal, waitid,
+};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+
+use crate::devices::bus::lock;
+use crate::signals;
+
+/// Set for the VM's process: how many times it has been started again, and by which process.
+const KEPT: &str = "FLATBOOT_KEPT";
+/// `si_code` of a signal that the kernel sends, as it does when a key is pressed.
+const SI_KERNEL: i32 = 0x80;
+
+/// What the VM's process ends with when it is to be started again. Nobody else sees it.
+pub const AGAIN: u8 = 100;
+
+/// Why there is no VM to keep.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// Signals for the VM cannot be had.
+    #[error("--restart-on-reset: signals cannot be handled")]
+    Signals(#[source] io::Error),
+    /// This program cannot be started.
+    #[error("--restart-on-reset: this program cannot be started again")]
+    Start(#[source] io::Error),
+    /// A signal has ended the VM's process.
+    #[error("--restart-on-reset: the VM's process has been ended by signal {0}")]
+    Killed(i32),
+}
+
+/// The keeper of this process, if there is one, and how often the VM has been started again.
+fn kept() -> Option<(i32, u64)> {
+    let value = env::var(KEPT).ok()?;
+    let (keeper, restarts) = value.split_once(':')?;
+    Some((keeper.parse().ok()?, restarts.parse().ok()?))
+}
+
+/// Whether this VM's guest has reset before.
+#[must_use]
+pub fn has_restarted() -> bool {
+    kept().is_some_and(|(_, restarts)| restarts > 0)
+}
+
+/// Whether a keeper has started this process, which then ends when that one does.
+#[must_use]
+pub fn is_kept() -> bool {
+    let is_ours = |keeper: i32| getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == keeper);
+    // Of another process's environment it may have been inherited.
+    let Some((keeper, _)) = kept().filter(|(keeper, _)| is_ours(*keeper)) else { return false };
+    let asked = set_parent_process_death_signal(Some(Signal::KILL));
+    if asked.is_err() || !is_ours(keeper) {
+        // It has ended before it was asked about: so does this process.
+        process::exit(1);
+    }
+    true
+}
+
+/// What has come of a VM in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Its last process has ended with this exit status.
+    Status(u8),
+    /// The signal that was passed on to it came before it listened, and has ended it.
+    Stopped,
+}
+
+/// Runs this program with the same arguments as often as its guest resets.
+pub fn keep() -> Result<Kept, KeepError> {
+    let program = env::current_exe().map_err(KeepError::Start)?;
+    let passing = Passing::start().map_err(KeepError::Signals)?;
+    for restarts in 0u64.. {
+        let mut command = Command::new(&program);
+        command.args(env::args_os().skip(1)).env(KEPT, format!("{}:{restarts}", process::id()));
+        let status = passing.run(&mut command).map_err(KeepError::Start)?;
+        match status.code().map(u8::try_from) {
+            Some(Ok(AGAIN)) if !passing.is_asked() => {}
+            // Asked to end while no VM was there to hear it: the guest has reset, and that was all.
+            Some(Ok(AGAIN)) => return Ok(Kept::Status(0)),
+            Some(status) => return Ok(Kept::Status(status.unwrap_or(u8::MAX))),
+            None if passing.is_asked() => return Ok(Kept::Stopped),
+            None => return Err(KeepError::Killed(std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or(0))),
+        }
+    }
+    Ok(Kept::Status(0))
+}
+
+/// Passes signals on to the VM's process.
+struct Passing(Arc<Mutex<Passed>>);
+
+#[derive(Default)]
+struct Passed {
+    /// The VM's process, while it is there and nobody has waited for it.
+    to: Option<Pid>,
+    /// One has come.
+    asked: bool,
+}
+
+impl Passing {
+    fn start() -> io::Result<Self> {
+        let mut signals = SignalsInfo::<WithRawSiginfo>::new(signals::heard_here())?;
+        let passed = Arc::new(Mutex::new(Passed::default()));
+        let shared = Arc::clone(&passed);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for info in &mut signals {
+                let mut passed = lock(&shared);
+                passed.asked = true;
+                // A key that is pressed strikes the VM's process, too; a second signal would end the guest at once.
+                let signal = Signal::from_named_raw(info.si_signo).filter(|_| info.si_code != SI_KERNEL);
+                if let (Some(signal), Some(to)) = (signal, passed.to) {
+                    // It may be over: then there is nothing to end.
+                    let _ = kill_process(to, signal);
+                }
+            }
+        })?;
+        Ok(Self(passed))
+    }
+
+    fn is_asked(&self) -> bool {
+        lock(&self.0).asked
+    }
+
+    /// Runs `command` to its end.
+    fn run(&self, command: &mut Command) -> io::Result<ExitStatus> {
+        let mut child = {
+            let mut passed = lock(&self.0);
+            let child = command.spawn()?;
+            passed.to = pid(&child);
+            child
+        };
+        // Its number stays its own until it is waited for: no other process is sent its signals.
+        if let Some(pid) = pid(&child) {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
+        }
+        lock(&self.0).to = None;
+        child.wait()
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a VM has done so far, in numbers that any thread can read while others count.
+//!
+//! Each vCPU and each device counts for itself, so that none waits for another's processor cache. Numbers of one moment need not fit
+//! together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// Why a vCPU left the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It read from an I/O port.
+    PortRead,
+    /// It wrote to one.
+    PortWrite,
+    /// It read from where there is no memory.
+    MmioRead,
+    /// It wrote there.
+    MmioWrite,
+    /// It was interrupted from outside.
+    Interrupted,
+    /// Anything else, which mostly is the end.
+    Other,
+}
+
+impl Exit {
+    /// All of them, with their names, in order.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::PortRead, "port_read"),
+        (Self::PortWrite, "port_write"),
+        (Self::MmioRead, "mmio_read"),
+        (Self::MmioWrite, "mmio_write"),
+        (Self::Interrupted, "interrupted"),
+        (Self::Other, "other"),
+    ];
+}
+
+/// Exits of one vCPU. As large as two cache lines, which processors fetch together: another vCPU's are elsewhere.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Exits([AtomicU64; Exit::ALL.len()]);
+
+impl Exits {
+    /// There was one more.
+    pub fn count(&self, exit: Exit) {
+        if let Some(counter) = self.0.get(exit as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a disk has done.
+#[derive(Debug, Default)]
+pub struct DiskCounters {
+    /// Bytes that the guest has read.
+    pub read_bytes: AtomicU64,
+    /// Requests that did so.
+    pub read_ops: AtomicU64,
+    /// Bytes that it has written.
+    pub write_bytes: AtomicU64,
+    /// Requests that did so.
+    pub write_ops: AtomicU64,
+    /// Requests that have failed, the guest's fault or not.
+    pub errors: AtomicU64,
+    /// Times that the disk's limit made it wait.
+    pub throttled: AtomicU64,
+}
+
+impl DiskCounters {
+    /// `bytes` were read.
+    pub fn read(&self, bytes: u64) {
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.read_ops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `bytes` were written.
+    pub fn written(&self, bytes: u64) {
+        self.write_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.write_ops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        let all = [
+            ("read_bytes", &self.read_bytes),
+            ("read_ops", &self.read_ops),
+            ("write_bytes", &self.write_bytes),
+            ("write_ops", &self.write_ops),
+            ("errors", &self.errors),
+            ("throttled", &self.throttled),
+        ];
+        all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).into()
+    }
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Counters {
+    vcpus: Vec<Exits>,
+    /// By name.
+    disks: Vec<(String, Arc<DiskCounters>)>,
+}
+
+/// The counters at one moment: `{"vcpu": {"port_read": 1, …}, "_disk0": {"read_bytes": 512, …}, "host": {"faults": 7}}`. Disks have
+/// Cloud Hypervisor's names unless they were given others, and so have the first four of their counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Snapshot(BTreeMap<String, BTreeMap<&'static str, u64>>);
+
+impl Counters {
+    /// All zero, for so many vCPUs, and for `disks`.
+    #[must_use]
+    pub fn new(vcpus: u8, disks: Vec<(String, Arc<DiskCounters>)>) -> Self {
+        Self { vcpus: (0..vcpus).map(|_| Exits::default()).collect(), disks }
+    }
+
+    /// vCPU `index` left the guest because of `exit`.
+    pub fn exit(&self, index: u8, exit: Exit) {
+        if let Some(exits) = self.vcpus.get(usize::from(index)) {
+            exits.count(exit);
+        }
+    }
+
+    /// What they are now; `host_faults` is how many page faults the host has served for this process.
+    #[must_use]
+    pub fn snapshot(&self, host_faults: u64) -> Snapshot {
+        let sum = |exit: Exit| {
+            let of_vcpu =
+                |exits: &Exits| exits.0.get(exit as usize).map_or(0, |counter| counter.load(Ordering::Relaxed));
+            self.vcpus.iter().map(of_vcpu).sum()
+        };
+        let mut all: BTreeMap<_, _> = self.disks.iter().map(|(name, disk)| (name.clone(), disk.values())).collect();
+        all.insert("vcpu".to_owned(), Exit::ALL.map(|(exit, name)| (name, sum(exit))).into());
+        all.insert("host".to_owned(), BTreeMap::from([("faults", host_faults)]));
+        Snapshot(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let disk = Arc::new(DiskCounters::default());
+        let disks = vec![("_disk0".to_owned(), Arc::default()), ("data".to_owned(), Arc::clone(&disk))];
+        let counters = Counters::new(2, disks);
+        for (index, (exit, _)) in Exit::ALL.into_iter().enumerate() {
+            assert_eq!(exit as usize, index);
+            counters.exit(0, exit);
+        }
+        counters.exit(1, Exit::MmioWrite);
+        counters.exit(2, Exit::MmioWrite);
+        disk.read(512);
+        disk.written(1024);
+        disk.written(512);
+        let json = serde_json::to_value(counters.snapshot(7)).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "vcpu": {
+                    "port_read": 1, "port_write": 1, "mmio_read": 1, "mmio_write": 2, "interrupted": 1, "other": 1
+                },
+                "host": { "faults": 7 },
+                "_disk0": {
+                    "read_bytes": 0, "read_ops": 0, "write_bytes": 0, "write_ops": 0, "errors": 0, "throttled": 0
+                },
+                "data": {
+                    "read_bytes": 512, "read_ops": 1, "write_bytes": 1536, "write_ops": 2, "errors": 0, "throttled": 0
+                },
+            })
+        );
+    }
+}

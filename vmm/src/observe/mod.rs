@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be seen of a VM from outside: counters, and a log.
+
+pub mod counters;
+pub mod log;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a list to a filter in the kernel.
+
+use std::collections::BTreeMap;
+use std::process;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::lists::{self, Call, When};
+use super::{JailError, Kind, Seccomp};
+
+/// The filters of a thread of `kind`, in the order in which they are to be installed.
+pub(super) fn compile(kind: Kind, seccomp: Seccomp) -> Result<Vec<BpfProgram>, JailError> {
+    let otherwise = match seccomp {
+        Seccomp::Log => SeccompAction::Log,
+        Seccomp::True | Seccomp::False => SeccompAction::Trap,
+    };
+    let main = program(lists::of(kind), SeccompAction::Allow, otherwise);
+    let absent = Some(lists::absent(kind)).filter(|calls| !calls.is_empty()).map(|calls| {
+        let no_such_call = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+        program(calls.iter().copied(), no_such_call, SeccompAction::Allow)
+    });
+    let made: Result<_, _> = absent.into_iter().chain([main]).collect();
+    made.map_err(|source| JailError::List { kind, source })
+}
+
+/// Answers the calls that are listed by `listed` and all others by `otherwise`. What is of another architecture ends the process.
+fn program(
+    calls: impl Iterator<Item = Call>,
+    listed: SeccompAction,
+    otherwise: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
+    let (always, sometimes): (Vec<_>, Vec<_>) = calls.partition(|Call(_, when)| *when == When::Always);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for Call(number, when) in sometimes {
+        for condition in conditions(when) {
+            rules.entry(number).or_default().push(SeccompRule::new(vec![condition?])?);
+        }
+    }
+    // A call without rules is answered whatever its arguments are.
+    rules.extend(always.into_iter().map(|Call(number, _)| (number, Vec::new())));
+    SeccompFilter::new(rules, otherwise, listed, TargetArch::x86_64)?.try_into()
+}
+
+/// Each is enough.
+fn conditions(when: When) -> Vec<Result<SeccompCondition, BackendError>> {
+    use SeccompCmpArgLen::{Dword, Qword};
+    use SeccompCmpOp::{Eq, MaskedEq};
+    match when {
+        When::Always => Vec::new(),
+        When::OneOf(argument, values) => {
+            values.iter().map(|value| SeccompCondition::new(argument, Dword, Eq, u64::from(*value))).collect()
+        }
+        When::Null(argument) => vec![SeccompCondition::new(argument, Qword, Eq, 0)],
+        When::Without(argument, bits) => vec![SeccompCondition::new(argument, Dword, MaskedEq(u64::from(bits)), 0)],
+        When::With(argument, bits) => {
+            vec![SeccompCondition::new(argument, Dword, MaskedEq(u64::from(bits)), u64::from(bits))]
+        }
+        When::Masked(argument, mask, bits) => {
+            vec![SeccompCondition::new(argument, Dword, MaskedEq(u64::from(mask)), u64::from(bits))]
+        }
+        When::Ourselves(argument) => vec![SeccompCondition::new(argument, Dword, Eq, u64::from(process::id()))],
+    }
+}
+
+/// Installs `filters` for this thread.
+pub(super) fn install(filters: &[BpfProgram]) -> Result<(), JailError> {
+    filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter)).map_err(JailError::Filter)
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What holds for the whole process, whatever its options are.
+#![expect(unsafe_code, reason = "malloc is told how to manage memory")]
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::set_no_new_privs;
+
+use super::JailError;
+
+/// All threads share one arena of malloc. With one for each, glibc looks into /sys (how many CPUs are there?) and into /proc (may
+/// memory be given back?) when it likes, which is when a thread is in its jail already. None of them allocates much.
+fn one_arena() {
+    // SAFETY: it sets a number of malloc's, under its lock. Should it not take it, all is as it was.
+    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// No program that this process could start has more rights than it, and no core dump of it is written. To be called before any
+/// other thread is started, which then inherits both.
+pub fn harden() -> Result<(), JailError> {
+    let failed = |what| move |error| JailError::Harden { what, source: io::Error::from(error) };
+    one_arena();
+    set_no_new_privs(true).map_err(failed("no_new_privs"))?;
+    // One byte, not none: it is too little for a file, and the one limit that keeps Linux from calling the program that
+    // kernel.core_pattern may name instead (core(5); fs/coredump.c). PR_SET_DUMPABLE would do it, too, but then even the owner
+    // could no longer see in /proc what a VM takes of the host.
+    let least = Rlimit { current: Some(1), maximum: Some(1) };
+    match setrlimit(Resource::Core, least) {
+        // Whoever has set it to 0 for good has meant the same.
+        Ok(()) | Err(rustix::io::Errno::PERM) => Ok(()),
+        Err(error) => Err(failed("RLIMIT_CORE")(error)),
+    }
+}

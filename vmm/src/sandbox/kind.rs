@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kinds of threads.
+
+use std::fmt;
+
+/// What a thread is for, and so what it may do. A new kind needs a line here, one in [`ALL`](Self::ALL), a list in `lists.rs`, and
+/// a row in docs/threat-model.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The one that owns the VM: it waits for the end, and says how it was.
+    Vmm,
+    /// Runs the guest and answers its exits.
+    Vcpu,
+    /// Does the requests of a virtio device.
+    Device,
+    /// Takes what is typed to the serial port.
+    SerialInput,
+    /// Reads files for firmware.
+    FwCfg,
+    /// Waits for signals from outside.
+    Signals,
+    /// The same in a server, whose socket goes when a signal ends it.
+    ServerSignals,
+    /// Takes requests from the server's socket.
+    Api,
+    /// Writes what happens for whoever watches.
+    Events,
+    /// The one that owns a server's VMs, starts them and what they need, and ends them: as wide as all of that.
+    Owner,
+}
+
+impl Kind {
+    /// All of them, in order.
+    pub const ALL: [Self; 10] = [
+        Self::Vmm,
+        Self::Vcpu,
+        Self::Device,
+        Self::SerialInput,
+        Self::FwCfg,
+        Self::Signals,
+        Self::ServerSignals,
+        Self::Api,
+        Self::Events,
+        Self::Owner,
+    ];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vmm => "vmm",
+            Self::Vcpu => "vcpu",
+            Self::Device => "device",
+            Self::SerialInput => "serial-input",
+            Self::FwCfg => "fw_cfg",
+            Self::Signals => "signals",
+            Self::ServerSignals => "server-signals",
+            Self::Api => "api",
+            Self::Events => "events",
+            Self::Owner => "owner",
+        })
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each kind of thread may ask of the kernel: the lists that docs/threat-model.md speaks of.
+//!
+//! A thread may make the calls of [`EVERY`] and of its kind's own list, and no others. None of the lists has a call that opens a file,
+//! makes a socket, starts a program, or reaches into another process; a test holds them to that, but for a server's: its owner opens
+//! files, since it starts VMs ([`START`]). What glibc, Rust's library, or a
+//! crate does behind our backs is said at each call.
+
+use std::mem::size_of;
+
+use kvm_bindings::{kvm_cpuid2, kvm_regs, kvm_sregs, kvm_userspace_memory_region};
+
+use super::Kind;
+
+/// A call, and when it is allowed. Twice in a list, it is allowed when either allows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call(pub(super) i64, pub(super) When);
+
+/// What a call's arguments must be, counted from 0. All but [`Null`](Self::Null) look at 32 bits, as the kernel does for these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Whatever they are.
+    Always,
+    /// That one is one of these.
+    OneOf(u8, &'static [u32]),
+    /// That one is a null pointer.
+    Null(u8),
+    /// That one has none of these bits.
+    Without(u8, u32),
+    /// That one has all of these bits.
+    With(u8, u32),
+    /// That one has these bits, of those of a mask that comes first.
+    Masked(u8, u32, u32),
+    /// That one is this process's number.
+    Ourselves(u8),
+}
+
+use When::{Always, Masked, Null, OneOf, Ourselves, With, Without};
+
+/// What threads of all kinds need.
+const EVERY: &[Call] = &[
+    // Waiting for each other, and for time. A stopped and continued wait goes on by restart_syscall.
+    Call(libc::SYS_futex, Always),
+    Call(libc::SYS_sched_yield, Always),
+    Call(libc::SYS_clock_nanosleep, Always),
+    Call(libc::SYS_restart_syscall, Always),
+    // The vDSO asks the kernel where the host's clock cannot be read without it.
+    Call(libc::SYS_clock_gettime, Always),
+    Call(libc::SYS_gettimeofday, Always),
+    // Files that are open: the log, standard output and error, events. What there is to write to is decided by then.
+    Call(libc::SYS_write, Always),
+    Call(libc::SYS_writev, Always),
+    Call(libc::SYS_close, Always),
+    // Builds with debug assertions look whether what they close is open.
+    Call(libc::SYS_fcntl, OneOf(1, &[word(libc::F_GETFD)])),
+    // Memory for malloc and for thread stacks. None of it can become code.
+    Call(libc::SYS_brk, Always),
+    Call(libc::SYS_mmap, Without(2, word(libc::PROT_EXEC))),
+    Call(libc::SYS_mprotect, Without(2, word(libc::PROT_EXEC))),
+    Call(libc::SYS_mremap, Always),
+    Call(libc::SYS_munmap, Always),
+    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_DONTNEED), word(libc::MADV_FREE), MADV_GUARD_INSTALL])),
+    // malloc asks how many CPUs there are when it makes another arena, and HashMap for its keys.
+    Call(libc::SYS_sched_getaffinity, Always),
+    Call(libc::SYS_getrandom, Always),
+    // Page faults, for the timeline.
+    Call(libc::SYS_getrusage, Always),
+    // Signals: a handler's return; the self-pipe of the crate signal-hook, whichever thread a signal strikes; SIGBUS, which
+    // memory/fault.rs gives its default back.
+    Call(libc::SYS_rt_sigreturn, Always),
+    Call(libc::SYS_rt_sigprocmask, Always),
+    Call(libc::SYS_sendto, Null(4)),
+    Call(libc::SYS_rt_sigaction, OneOf(0, &[word(libc::SIGBUS), word(libc::SIGABRT)])),
+    // A thread's end, the process's, and abort(), which is how a panic ends.
+    Call(libc::SYS_sigaltstack, Always),
+    Call(libc::SYS_exit, Always),
+    Call(libc::SYS_exit_group, Always),
+    Call(libc::SYS_getpid, Always),
+    Call(libc::SYS_gettid, Always),
+    Call(libc::SYS_tgkill, Ourselves(0)),
+    // The terminal's own mode, which whoever ends the process gives back to it; never TIOCSTI, which types.
+    Call(libc::SYS_ioctl, OneOf(1, &[TCGETS, TCSETS, TCGETS2, TCSETS2, TIOCGPGRP])),
+    Call(libc::SYS_getpgrp, Always),
+    Call(libc::SYS_getpgid, Always),
+];
+
+/// Owns the VM. Once its guest is over: the timeline; and if KVM has failed, the probe guest of `flatboot check`, in a thread.
+const VMM: &[Call] = &[
+    Call(libc::SYS_fstat, Always),
+    Call(libc::SYS_statx, Always),
+    Call(libc::SYS_ftruncate, Always),
+    Call(libc::SYS_lseek, Always),
+    // Threads, and no processes.
+    Call(libc::SYS_clone, With(0, word(libc::CLONE_THREAD))),
+    Call(libc::SYS_set_robust_list, Always),
+    Call(libc::SYS_rseq, Always),
+    Call(libc::SYS_prctl, OneOf(0, &[word(libc::PR_SET_NAME)])),
+    Call(
+        libc::SYS_ioctl,
+        OneOf(
+            1,
+            &[
+                KVM_CHECK_EXTENSION,
+                KVM_CREATE_VM,
+                KVM_GET_VCPU_MMAP_SIZE,
+                KVM_GET_SUPPORTED_CPUID,
+                KVM_SET_USER_MEMORY_REGION,
+                KVM_CREATE_VCPU,
+                KVM_SET_CPUID2,
+                KVM_GET_SREGS,
+                KVM_SET_SREGS,
+                KVM_SET_REGS,
+                KVM_RUN,
+            ],
+        ),
+    ),
+    // Guest memory of that.
+    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_DONTDUMP)])),
+];
+
+/// Owns a server's VMs. Besides what it does when one is over, it opens the files of the next one, makes what that consists of, and
+/// starts its threads. Those have its filter, too: what they may is here, and their own filters take the rest from them again.
+const START: &[Call] = &[
+    Call(libc::SYS_openat, Always),
+    Call(libc::SYS_newfstatat, Always),
+    Call(libc::SYS_readlink, Always),
+    Call(libc::SYS_getdents64, Always),
+    Call(libc::SYS_unlink, Always),
+    Call(libc::SYS_fallocate, Always),
+    Call(libc::SYS_memfd_create, Always),
+    // Disks are locked. Descriptors: their flags, and another one for the same file.
+    Call(libc::SYS_fcntl, OneOf(1, FCNTL)),
+    Call(libc::SYS_eventfd2, Always),
+    Call(libc::SYS_pipe2, Always),
+    Call(libc::SYS_epoll_create1, Always),
+    Call(libc::SYS_epoll_ctl, Always),
+    Call(libc::SYS_ioctl, Masked(1, KVM_MASK, kvm(0))),
+    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
+    // The signal that interrupts vCPUs.
+    Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
+    // Limits are asked for, and none is set.
+    Call(libc::SYS_prlimit64, Null(2)),
+    // A thread's own jail, from which there is no way back. The crate rustix asks where the vDSO is.
+    Call(libc::SYS_prctl, OneOf(0, &[word(libc::PR_SET_NO_NEW_PRIVS), PR_GET_AUXV])),
+    Call(libc::SYS_seccomp, Always),
+];
+
+/// fcntl(2), but for what sends signals.
+const FCNTL: &[u32] = &[
+    word(libc::F_GETFL),
+    word(libc::F_SETFL),
+    word(libc::F_SETFD),
+    word(libc::F_DUPFD_CLOEXEC),
+    word(libc::F_OFD_GETLK),
+    word(libc::F_OFD_SETLK),
+];
+
+/// Serves connections to a socket that is there: takes them, and never makes one.
+const API: &[Call] = &[
+    Call(libc::SYS_accept4, Always),
+    Call(libc::SYS_epoll_wait, Always),
+    Call(libc::SYS_epoll_ctl, Always),
+    Call(libc::SYS_read, Always),
+    Call(libc::SYS_recvfrom, Always),
+    Call(libc::SYS_shutdown, Always),
+    // A connection that is taken is looked at: whether it waits.
+    Call(libc::SYS_fcntl, OneOf(1, &[word(libc::F_GETFL), word(libc::F_SETFL)])),
+];
+
+/// Gives up the socket when a signal ends a server whose VM is about to start, and the process by that signal.
+const LEAVE: &[Call] = &[
+    Call(libc::SYS_statx, Always),
+    Call(libc::SYS_unlink, Always),
+    Call(libc::SYS_rt_sigaction, OneOf(0, &[word(libc::SIGTERM), word(libc::SIGINT), word(libc::SIGHUP)])),
+];
+
+/// What the kernel is to seem not to have, for kinds that start threads: the arguments of clone3 are in memory, where no filter can look.
+/// glibc then starts its threads by clone.
+const NO_CLONE3: &[Call] = &[Call(libc::SYS_clone3, Always)];
+
+/// Runs the guest, having made its vCPU; backs memory that the guest will touch. Writes what the serial port is given.
+const VCPU: &[Call] = &[
+    Call(libc::SYS_ioctl, OneOf(1, &[KVM_RUN, KVM_KVMCLOCK_CTRL, KVM_GET_SREGS, KVM_SET_SREGS, KVM_SET_REGS])),
+    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_POPULATE_WRITE)])),
+];
+
+/// Waits for notifications, reads and writes the open file.
+const DEVICE: &[Call] = &[
+    Call(libc::SYS_epoll_wait, Always),
+    Call(libc::SYS_epoll_pwait, Always),
+    Call(libc::SYS_read, Always),
+    Call(libc::SYS_readv, Always),
+    Call(libc::SYS_pread64, Always),
+    Call(libc::SYS_preadv, Always),
+    Call(libc::SYS_pwrite64, Always),
+    Call(libc::SYS_pwritev, Always),
+    Call(libc::SYS_lseek, Always),
+    Call(libc::SYS_fdatasync, Always),
+    Call(libc::SYS_fsync, Always),
+];
+
+/// Reads standard input, until nobody wants it any more.
+const SERIAL_INPUT: &[Call] =
+    &[Call(libc::SYS_poll, Always), Call(libc::SYS_ppoll, Always), Call(libc::SYS_read, Always)];
+
+/// Reads the files that firmware is given.
+const FW_CFG: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_pread64, Always), Call(libc::SYS_lseek, Always)];
+
+/// Reads the self-pipe of the crate signal-hook.
+const SIGNALS: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_recvfrom, Always)];
+
+/// All that a thread of `kind` may call.
+pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
+    let own: &[&[Call]] = match kind {
+        Kind::Vmm => &[VMM],
+        Kind::Vcpu => &[VCPU],
+        Kind::Device => &[DEVICE],
+        Kind::SerialInput => &[SERIAL_INPUT],
+        Kind::FwCfg => &[FW_CFG],
+        Kind::Signals => &[SIGNALS],
+        Kind::ServerSignals => &[SIGNALS, LEAVE],
+        Kind::Api => &[API],
+        // What is always allowed is in the lists above.
+        Kind::Events => &[],
+        Kind::Owner => &[START, VMM, DEVICE, SERIAL_INPUT],
+    };
+    // clone3 is allowed here, since of two answers the kernel takes the sterner one.
+    EVERY.iter().chain(own.iter().copied().flatten()).chain(absent(kind)).copied()
+}
+
+/// What the kernel is to seem not to have, for a thread of `kind`.
+pub(super) const fn absent(kind: Kind) -> &'static [Call] {
+    match kind {
+        Kind::Vmm | Kind::Owner => NO_CLONE3,
+        _ => &[],
+    }
+}
+
+/// A constant of the C library, as a filter sees it.
+const fn word(value: i32) -> u32 {
+    value.cast_unsigned()
+}
+
+/// prctl(2), since Linux 6.4: what the kernel told the program at its start.
+const PR_GET_AUXV: u32 = 0x4155_5856;
+
+/// The first signal that the C library leaves to programs.
+const SIGRTMIN: u32 = 34;
+
+/// Guards of thread stacks, in glibc since 2.42.
+const MADV_GUARD_INSTALL: u32 = 102;
+
+const TCGETS: u32 = 0x5401;
+const TCSETS: u32 = 0x5402;
+const TIOCGPGRP: u32 = 0x540f;
+const TCGETS2: u32 = 0x802c_542a;
+const TCSETS2: u32 = 0x402c_542b;
+
+/// Where the number of a call has the letter of its device.
+const KVM_MASK: u32 = 0xff00;
+
+/// Number `number` of KVM's calls (`_IO(KVMIO, number)`).
+const fn kvm(number: u32) -> u32 {
+    0xae << 8 | number
+}
+
+/// The same with an argument that is written to the kernel (`_IOW`), as large as `T`.
+const fn kvm_in<T>(number: u32) -> u32 {
+    1 << 30 | size::<T>() << 16 | kvm(number)
+}
+
+/// The same with an argument that is read from the kernel (`_IOR`).
+const fn kvm_out<T>(number: u32) -> u32 {
+    2 << 30 | size::<T>() << 16 | kvm(number)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "structures of an ABI that has 14 bits for their size")]
+const fn size<T>() -> u32 {
+    size_of::<T>() as u32
+}
+
+const KVM_CREATE_VM: u32 = kvm(0x01);
+const KVM_CHECK_EXTENSION: u32 = kvm(0x03);
+const KVM_GET_VCPU_MMAP_SIZE: u32 = kvm(0x04);
+const KVM_GET_SUPPORTED_CPUID: u32 = kvm_in::<kvm_cpuid2>(0x05) | kvm_out::<kvm_cpuid2>(0x05);
+const KVM_CREATE_VCPU: u32 = kvm(0x41);
+const KVM_SET_USER_MEMORY_REGION: u32 = kvm_in::<kvm_userspace_memory_region>(0x46);
+const KVM_RUN: u32 = kvm(0x80);
+const KVM_SET_REGS: u32 = kvm_in::<kvm_regs>(0x82);
+const KVM_GET_SREGS: u32 = kvm_out::<kvm_sregs>(0x83);
+const KVM_SET_SREGS: u32 = kvm_in::<kvm_sregs>(0x84);
+const KVM_SET_CPUID2: u32 = kvm_in::<kvm_cpuid2>(0x90);
+const KVM_KVMCLOCK_CTRL: u32 = kvm(0xad);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What flatboot itself may do, for the day when a guest has taken it over: each thread only what its kind needs.
+//!
+//! [`lists`] says which system calls those are, and is the file to read. A thread takes its filter by [`Jail::enter`] before it
+//! handles anything of the guest's, and never gets rid of it. What holds for the whole process is in [`harden`]; what is left of the
+//! file system with `--landlock` is in [`files`]. docs/threat-model.md says what all that is worth.
+
+mod error;
+mod files;
+mod filter;
+mod harden;
+mod kind;
+mod lists;
+mod names;
+#[cfg(test)]
+mod tests;
+mod violation;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
+
+use seccompiler::BpfProgram;
+
+pub use error::JailError;
+pub use harden::harden;
+pub use kind::Kind;
+pub use violation::STATUS;
+
+/// What happens when a thread calls what its filter does not allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Seccomp {
+    /// The call is not made, and the VM ends with a line that names thread and call.
+    #[default]
+    True,
+    /// Nothing: there are no filters.
+    False,
+    /// The call is made, and the host's kernel logs it.
+    Log,
+}
+
+/// The jail of one VM: what its threads enter.
+#[derive(Debug, Clone)]
+pub struct Jail(Arc<Walls>);
+
+#[derive(Debug)]
+struct Walls {
+    seccomp: Seccomp,
+    /// By [`Kind`]; made by the first thread of its kind, beside what the others do meanwhile.
+    filters: [OnceLock<Vec<BpfProgram>>; Kind::ALL.len()],
+    /// Keeps every file away from a thread that enters.
+    nothing: Option<files::Nothing>,
+}
+
+/// A thread's way into its jail.
+#[derive(Debug)]
+pub struct Entered(Receiver<Result<(), JailError>>);
+
+impl Entered {
+    /// Waits until the thread is in its jail.
+    pub fn wait(self) -> Result<(), JailError> {
+        self.0.recv().unwrap_or(Err(JailError::Lost))
+    }
+}
+
+impl Jail {
+    /// No jail at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::with(Seccomp::False, None)
+    }
+
+    /// Filters by `seccomp`. From now on a call that one of them does not allow ends the process, `restore` being called first,
+    /// which must be safe in a signal handler: no memory is to be allocated and no lock to be waited for.
+    pub fn new(seccomp: Seccomp, restore: fn()) -> Result<Self, JailError> {
+        if seccomp == Seccomp::True {
+            violation::watch(restore).map_err(JailError::Signal)?;
+        }
+        Ok(Self::with(seccomp, None))
+    }
+
+    /// The same, with Landlock: from here on, this thread and those that it starts open nothing but `/dev/kvm` and what Linux says
+    /// of this host, and remove nothing but files in the directories of `created`, which have been created for this VM. A thread
+    /// that enters opens nothing at all.
+    pub fn without_files(self, created: &[PathBuf]) -> Result<Self, JailError> {
+        files::restrict(created)?;
+        Ok(Self::with(self.0.seccomp, Some(files::Nothing::new()?)))
+    }
+
+    /// What a thread of `kind` calls first, and what whoever starts it waits for: then the thread is in its jail.
+    pub fn gate(&self, kind: Kind) -> (impl FnOnce() -> Option<()> + Send + use<>, Entered) {
+        let (sender, receiver) = channel();
+        let jail = self.clone();
+        let begin = move || {
+            let entered = jail.enter(kind);
+            let inside = entered.is_ok().then_some(());
+            // Nobody waits for a thread that was not started.
+            let _ = sender.send(entered);
+            inside
+        };
+        (begin, Entered(receiver))
+    }
+
+    fn with(seccomp: Seccomp, nothing: Option<files::Nothing>) -> Self {
+        Self(Arc::new(Walls { seccomp, filters: Default::default(), nothing }))
+    }
+
+    /// This thread is one of `kind` from now on, and can do nothing else until it ends; nor can a thread that it starts.
+    pub fn enter(&self, kind: Kind) -> Result<(), JailError> {
+        let Walls { seccomp, filters, nothing } = &*self.0;
+        // First, because the filter does not allow it.
+        if let Some(nothing) = nothing {
+            nothing.enter()?;
+        }
+        if *seccomp == Seccomp::False {
+            return Ok(());
+        }
+        violation::name_thread();
+        let Some(filter) = filters.get(kind as usize) else { return Ok(()) };
+        if let Some(made) = filter.get() {
+            return filter::install(made);
+        }
+        let made = filter::compile(kind, *seccomp)?;
+        filter::install(filter.get_or_init(|| made))
+    }
+}

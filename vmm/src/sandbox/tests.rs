@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Threads that have been taken over: this test binary again, one thread of which enters its jail and then tries to get out.
+#![expect(unsafe_code, reason = "a thread that has been taken over keeps to no wrapper")]
+
+use std::fs::{self, File};
+use std::net::UdpSocket;
+use std::process::{Command, Output};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use std::{env, hint, io, thread};
+
+use super::*;
+
+/// Says to this test binary which part to play: a kind and what its thread tries, or something about files.
+const ROLE: &str = "FLATBOOT_TEST_JAIL_ROLE";
+/// What no list has, besides what `ATTEMPTS` tries: other ways to files, programs, sockets, processes, and the kernel.
+const NOWHERE: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_creat,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_rename,
+    libc::SYS_renameat2,
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_chroot,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendmsg,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_setuid,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_mount,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_io_uring_setup,
+    libc::SYS_userfaultfd,
+    libc::SYS_memfd_create,
+    libc::SYS_keyctl,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_prlimit64,
+];
+
+/// What a thread tries, and the call that it is caught at.
+const ATTEMPTS: [(&str, &str); 9] = [
+    ("open", "openat"),
+    ("exec", "execve"),
+    ("connect", "connect"),
+    ("socket", "socket"),
+    ("ptrace", "ptrace"),
+    ("fork", "clone"),
+    ("kill", "kill"),
+    ("kill another", "tgkill"),
+    ("code", "mmap"),
+];
+
+/// This test binary again, to run only [`play_a_role`].
+fn play(role: &str) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "--nocapture", "--test-threads=1", "sandbox::tests::play_a_role"]);
+    command.env(ROLE, role).env_remove("RUST_BACKTRACE").output().unwrap()
+}
+
+#[test]
+fn no_thread_gets_out() {
+    for kind in Kind::ALL {
+        // A server's owner opens the files of VMs.
+        for (attempt, call) in ATTEMPTS.into_iter().filter(|(attempt, _)| (kind, *attempt) != (Kind::Owner, "open")) {
+            let output = play(&format!("{kind}:{attempt}"));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let line = format!("flatboot: error: thread {kind}: made the system call {call}, number ");
+            assert!(said.contains(&line), "{kind} {attempt}: {said}");
+            assert!(said.starts_with("restored\n"), "{said}");
+            assert_eq!(output.status.code(), Some(STATUS), "{kind} {attempt}: {said}");
+        }
+    }
+}
+
+#[test]
+fn every_thread_lives_in_its_jail() {
+    for kind in Kind::ALL {
+        let output = play(&format!("{kind}:live"));
+        assert!(output.status.success(), "{kind}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn what_is_logged_is_done() {
+    let output = play("log");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn files_are_out_of_reach() {
+    let output = play("files");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn no_list_has_a_way_out() {
+    for kind in Kind::ALL {
+        let ways = lists::of(kind).map(|call| call.0).filter(|call| NOWHERE.contains(call));
+        let expected: &[i64] = match kind {
+            Kind::Owner => &[libc::SYS_openat, libc::SYS_unlink, libc::SYS_memfd_create, libc::SYS_prlimit64],
+            Kind::ServerSignals => &[libc::SYS_unlink],
+            Kind::Api => &[libc::SYS_accept4],
+            _ => &[],
+        };
+        assert_eq!(ways.collect::<Vec<_>>(), expected, "{kind}");
+    }
+}
+
+/// A server's owner starts them: each has both filters.
+#[test]
+fn what_an_owner_starts_may_do_what_its_kind_may() {
+    let own = [Kind::Vcpu, Kind::Device, Kind::SerialInput, Kind::FwCfg];
+    let owner: Vec<_> = lists::of(Kind::Owner).collect();
+    for (kind, call) in own.into_iter().flat_map(|kind| lists::of(kind).map(move |call| (kind, call))) {
+        let of_kvm = call.0 == libc::SYS_ioctl && kind == Kind::Vcpu;
+        let there = |allowed: &lists::Call| {
+            let wider = matches!(
+                (allowed.1, call.1),
+                (lists::When::OneOf(of, all), lists::When::OneOf(at, some))
+                    if of == at && some.iter().all(|one| all.contains(one))
+            );
+            allowed.0 == call.0 && (allowed.1 == lists::When::Always || allowed.1 == call.1 || wider || of_kvm)
+        };
+        assert!(owner.iter().any(there), "{kind}: {call:?}");
+    }
+}
+
+#[test]
+fn a_kind_is_its_place_in_the_list_of_kinds() {
+    for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        assert_eq!(kind as usize, index, "{kind}");
+        // The kernel goes through them at each call that it has not seen to be always allowed.
+        let instructions: usize = filter::compile(kind, Seccomp::True).unwrap().iter().map(Vec::len).sum();
+        let most = if kind == Kind::Owner { 1024 } else { 512 };
+        assert!(instructions < most, "{kind}: {instructions}");
+    }
+}
+
+/// No test of its own: what the tests above start in another process.
+#[test]
+fn play_a_role() {
+    let Ok(role) = env::var(ROLE) else { return };
+    harden().unwrap();
+    match role.as_str() {
+        "log" => log(),
+        "files" => files(),
+        _ => {
+            let (kind, attempt) = role.split_once(':').unwrap();
+            let kind = Kind::ALL.into_iter().find(|one| one.to_string() == kind).unwrap();
+            captive(kind, attempt.to_owned());
+        }
+    }
+}
+
+/// A thread of `kind` that makes `attempt`.
+fn captive(kind: Kind, attempt: String) {
+    let jail = Jail::new(Seccomp::True, || eprintln!("restored")).unwrap();
+    let thread = thread::Builder::new().name(kind.to_string());
+    let thread = thread.spawn(move || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        jail.enter(kind).unwrap();
+        match attempt.as_str() {
+            "open" => drop(File::open("/dev/null")),
+            "connect" => drop(socket.connect("127.0.0.1:9")),
+            "socket" => drop(UdpSocket::bind("127.0.0.1:0")),
+            "live" => return live(),
+            attempt => raw(attempt),
+        }
+        unreachable!("{kind} {attempt}: it is out");
+    });
+    thread.unwrap().join().unwrap();
+}
+
+/// What has no wrapper that does that and nothing else.
+fn raw(attempt: &str) {
+    let own = i64::from(std::process::id());
+    let code = i64::from(libc::PROT_READ | libc::PROT_EXEC);
+    let flags = i64::from(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let kill = i64::from(libc::SIGKILL);
+    let (call, arguments) = match attempt {
+        "exec" => (libc::SYS_execve, [0; 6]),
+        "ptrace" => (libc::SYS_ptrace, [i64::from(libc::PTRACE_ATTACH), 1, 0, 0, 0, 0]),
+        "fork" => (libc::SYS_clone, [i64::from(libc::SIGCHLD), 0, 0, 0, 0, 0]),
+        "kill" => (libc::SYS_kill, [own, kill, 0, 0, 0, 0]),
+        "kill another" => (libc::SYS_tgkill, [1, 1, kill, 0, 0, 0]),
+        "code" => (libc::SYS_mmap, [0, 4096, code, flags, -1, 0]),
+        other => unreachable!("{other}"),
+    };
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    // SAFETY: none of these calls touches memory of this process, should it not be refused.
+    let result = unsafe { libc::syscall(call, first, second, third, fourth, fifth, sixth) };
+    eprintln!("{attempt}: {result}");
+}
+
+/// What any thread does now and then: wait, say something, take and give back memory of all sizes, look at the clock, end.
+fn live() {
+    let (sender, receiver) = channel::<u8>();
+    assert!(receiver.recv_timeout(Duration::from_millis(1)).is_err());
+    sender.send(1).unwrap();
+    assert_eq!(receiver.recv(), Ok(1));
+    thread::sleep(Duration::from_millis(1));
+    for shift in 4..26 {
+        hint::black_box(vec![1u8; 1 << shift]);
+        let mut grown: Vec<u8> = Vec::new();
+        (0..1u32 << (shift / 2)).for_each(|_| grown.extend([0; 16]));
+    }
+    assert!(std::collections::HashMap::from([(1, 2)]).contains_key(&1));
+    eprintln!("{:?}", (std::time::SystemTime::now(), std::time::Instant::now()));
+    // From inside, as a test of many threads looks at it from outside.
+    assert!(crate::memory::guest::page_faults() > 0);
+}
+
+fn log() {
+    let jail = Jail::new(Seccomp::Log, || ()).unwrap();
+    jail.enter(Kind::Device).unwrap();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    for line in ["Seccomp:\t2", "NoNewPrivs:\t1"] {
+        assert!(status.lines().any(|there| there == line), "{line}: {status}");
+    }
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert!(core.split_whitespace().nth(4).is_some_and(|limit| limit == "1" || limit == "0"), "{core}");
+}
+
+fn files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("output"), "").unwrap();
+    let open = File::options().append(true).open(path("output")).unwrap();
+    let jail = match Jail::none().without_files(&[path("output")]) {
+        Ok(jail) => jail,
+        Err(error) => return eprintln!("SKIPPED: files_are_out_of_reach: {}", crate::check::chain(&error)),
+    };
+    let denied = |result: io::Result<()>| result.unwrap_err().kind() == io::ErrorKind::PermissionDenied;
+    assert!(denied(File::open(path("output")).map(drop)));
+    assert!(denied(fs::write(path("another"), "")));
+    assert!(fs::read_to_string("/proc/self/status").is_ok());
+    let thread = thread::spawn(move || {
+        jail.enter(Kind::Device).unwrap();
+        assert!(denied(File::open("/proc/self/status").map(drop)));
+        // What was open stays so.
+        io::Write::write_all(&mut &open, b"x").unwrap();
+    });
+    thread.join().unwrap();
+    fs::remove_file(path("output")).unwrap();
+}
