@@ -98,9 +98,9 @@ pub fn run(
 
 fn watched(file: Option<std::fs::File>, jail: &Jail, zero: Instant) -> Result<(Events, Option<Monitor>), RunError> {
     let Some(file) = file else { return Ok((Events::default(), None)) };
-    let (begin, begun) = jail.gate(Kind::Events);
+    let (begin, inside) = jail.gate(Kind::Events);
     let (events, monitor) = Events::to(file, zero, begin).map_err(RunError::Events)?;
-    begun.wait()?;
+    inside.wait()?;
     Ok((events, Some(monitor)))
 }
 
@@ -132,13 +132,13 @@ fn with_events(
 /// Takes requests for `vmm`. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
 /// none that is wider.
 fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail) -> Result<Api, RunError> {
-    let (begin, begun) = jail.gate(Kind::Api);
+    let (begin, inside) = jail.gate(Kind::Api);
     let api = Api::start(listen, vmm.caller(), begin)?;
-    begun.wait()?;
+    inside.wait()?;
     // Whenever a signal comes, the socket has to go.
-    let (begin, begun) = jail.gate(Kind::ServerSignals);
+    let (begin, inside) = jail.gate(Kind::ServerSignals);
     vmm.listen(api.remover(), begin).map_err(RunError::Signals)?;
-    begun.wait()?;
+    inside.wait()?;
     jail.enter(Kind::Owner)?;
     Ok(api)
 }

@@ -175,7 +175,7 @@ impl Prepared {
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { kvm, vcpus, workers, power_button, counters, console })
+        Ok(Booted { vcpus, workers, power_button, counters, kvm, console })
     }
 }
 
