@@ -145,7 +145,9 @@ mod tests {
         let (sender, messages) = channel();
         let caller = Caller(sender);
         let (answered, answer) = channel();
-        caller.call(Call::Info, move |answer| drop(answered.send(answer.is_err())));
+        caller.call(Call::Info, move |answer| {
+            let _ = answered.send(answer.is_err());
+        });
         drop(messages);
         assert!(answer.recv().unwrap(), "what it has not taken is answered, too");
         caller.handle(1).end(Ending::PowerOff);
