@@ -20,8 +20,15 @@ pub(super) struct Bound(Option<Made>);
 #[derive(Debug)]
 struct Made {
     path: PathBuf,
-    /// Device and inode: whoever removed it may have put something else there.
-    identity: (u64, u64),
+    /// Whoever removed it may have put something else there.
+    identity: Identity,
+}
+
+/// Device, inode, and when it was made, in nanoseconds: numbers of inodes are used again at once.
+type Identity = (u64, u64, i64, i64);
+
+fn identity(metadata: &fs::Metadata) -> Identity {
+    (metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// The socket of `listen`, which never waits; or what is wrong with it.
@@ -44,7 +51,7 @@ fn make(path: PathBuf) -> Result<(Bound, UnixListener), String> {
     };
     let listener = listener.map_err(|error| cannot_be_made(&error))?;
     let metadata = fs::symlink_metadata(&path).map_err(|error| error.to_string())?;
-    let identity = (metadata.dev(), metadata.ino());
+    let identity = identity(&metadata);
     Ok((Bound(Some(Made { path, identity })), listener))
 }
 
@@ -88,7 +95,7 @@ impl Bound {
     /// Removes the socket's file, if it is still the one.
     pub(super) fn remove(&self) {
         let Some(Made { path, identity }) = &self.0 else { return };
-        if fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == *identity) {
+        if fs::symlink_metadata(path).is_ok_and(|metadata| self::identity(&metadata) == *identity) {
             // There is nobody left to tell.
             let _ = fs::remove_file(path);
         }
@@ -115,6 +122,8 @@ mod tests {
         let made = listen().unwrap();
         assert_eq!(listen().unwrap_err(), "is in use by another process: must be used by no other");
         drop(made.1);
+        // A file system's clock may stand still for so long.
+        std::thread::sleep(std::time::Duration::from_millis(20));
         // Nobody listens, but its owner is still there; one that was killed looks the same.
         let taken_over = listen().unwrap();
         drop(made.0);
