@@ -151,7 +151,7 @@ fn wrong_texts_are_usage_errors() {
     for (raw, expected) in [
         (shape("boot=0", "size=1G"), "--cpus boot=0: must be a number of vCPUs, 1 to 255"),
         (shape("boot=1", "size=0"), "--memory size=0: must be at least 64M"),
-        (disk("file=x"), "--disk file=x: there is no key file: must be one of path, readonly"),
+        (disk("file=x"), "--disk file=x: there is no key file: must be one of path, readonly, id"),
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),
         (RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() }, "--disk: 14 given: must be at most 13"),

@@ -43,7 +43,27 @@ Examples:
       The hand-off of such a guest under QEMU, to be given to it by -fw_cfg.
 ";
 
+/// Every option that says something of a VM: none goes with a file.
+const VM_OPTIONS: [&str; 14] = [
+    "cpus",
+    "memory",
+    "kernel",
+    "firmware",
+    "initramfs",
+    "cmdline",
+    "handoff",
+    "disks",
+    "rng",
+    "serial",
+    "console",
+    "timeline",
+    "restart_on_reset",
+    "shutdown_timeout",
+];
+
 const MISSING: &str = "a command is missing: must be run, config, check or map, or --api-socket (see flatboot --help)";
+
+const NO_KERNEL: &str = "the following required arguments were not provided: --kernel <FILE>";
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -99,7 +119,7 @@ pub struct RunArgs {
     /// Take the VM from FILE, as 'flatboot config' prints it, and not from options
     ///
     /// What is not in it is as if the option had not been given. Paths in it are relative to the present directory.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["RawConfig", "ShapeArgs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = VM_OPTIONS)]
     pub config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -178,7 +198,19 @@ impl Cli {
         if cli.verb.is_none() && cli.outside.api_socket.is_none() {
             return Err(NotACommand::Wrong(MISSING.to_owned()));
         }
+        if cli.typed().is_some_and(|raw| raw.kernel.is_none() && raw.firmware.is_none()) {
+            return Err(NotACommand::Wrong(NO_KERNEL.to_owned()));
+        }
         Ok(cli)
+    }
+
+    /// The VM that the options say, if it is not in a file.
+    fn typed(&self) -> Option<&RawConfig> {
+        match self.verb.as_ref()? {
+            Verb::Run(run) => run.config.is_none().then_some(&run.raw),
+            Verb::Config(raw) => Some(raw),
+            _ => None,
+        }
     }
 }
 

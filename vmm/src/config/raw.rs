@@ -56,7 +56,7 @@ pub struct RawConfig {
     /// Kernel image: an uncompressed ELF vmlinux (starts sooner) or a bzImage
     ///
     /// With --firmware, a bzImage with an EFI stub, which the firmware fetches and starts.
-    #[arg(long, value_name = "FILE", required_unless_present = "firmware")]
+    #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
 
     /// Firmware image: EDK2 for QEMU's microvm machine, 64 KiB to 16 MiB, a multiple of 4 KiB
@@ -90,7 +90,7 @@ pub struct RawConfig {
     ///
     /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off].
     /// A disk is locked: one VM may write it, or any number may read it.
-    #[arg(long = "disk", value_name = "path=FILE[,readonly=on|off]", num_args = 1..)]
+    #[arg(long = "disk", value_name = "path=FILE[,readonly=on|off][,id=NAME]", num_args = 1..)]
     pub disks: Vec<String>,
 
     /// Source of the guest's random bytes (virtio-rng), or off for no such device

@@ -20,7 +20,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row(
             "run --config @/text --kernel @/kernel",
             USAGE,
-            "the argument '--config <FILE>' cannot be used with one or more of the other specified arguments",
+            "the argument '--config <FILE>' cannot be used with '--kernel <FILE>'",
         ),
         row("config", USAGE, "the following required arguments were not provided: --kernel <FILE>"),
         row("config --kernel k --memory size=1", USAGE, "--memory size=1: must be at least 64M"),

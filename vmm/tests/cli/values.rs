@@ -108,7 +108,7 @@ fn keys() -> Vec<Row> {
         ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"),
-        ("run --disk file=@/disk", "--disk file=@/disk: there is no key file: must be one of path, readonly"),
+        ("run --disk file=@/disk", "--disk file=@/disk: there is no key file: must be one of path, readonly, id"),
         ("run --disk path=@/disk,path=@/link", "--disk path=@/link: path is given twice: must be given once"),
         ("run --disk path=@/disk,readonly=1", "--disk readonly=1: must be on or off"),
         ("run --disk path=\"@/disk", "--disk path=\"@/disk: has an odd number of quotes: must close every one"),
