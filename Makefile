@@ -118,9 +118,9 @@ bench-quick: build ## the same, smaller (24 boots)
 ablation: build ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)
 	@$(call sweep,--memory 1G$(comma)64G$(comma)256G --without all --vmm flatboot --runs '$(RUNS)')
 
-spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10
+spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10; KERNEL=cloud
 	@benches/packages.sh kernel
-	@$(BENCH) spec --runs '$(RUNS)' $(PROMISES)
+	@$(WITH_KERNEL) $(BENCH) spec --runs '$(RUNS)' $(PROMISES)
 
 clean: ## remove what cargo built (the cache stays)
 	cargo clean

@@ -50,11 +50,10 @@ fn main() -> ExitCode {
 
 fn run(args: RunArgs, zero: Instant) -> ExitCode {
     let typed = args.config.is_none();
-    run_or_keep(args, zero).unwrap_or_else(|error| match typed {
-        true => refuse(&in_options(&chain(&error)), error.is_usage()),
-        // A file is no command line, whatever is wrong with it.
-        false => refuse(&chain(&error), false),
-    })
+    // A file is no command line, whatever is wrong with it.
+    let described = |error: RunError| refuse(&chain(&error), false);
+    let typed_in = |error: RunError| refuse(&in_options(&chain(&error)), error.is_usage());
+    run_or_keep(args, zero).unwrap_or_else(if typed { typed_in } else { described })
 }
 
 /// A VM that is to start again has a process of its own each time, unless this one serves requests.

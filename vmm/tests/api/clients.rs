@@ -23,13 +23,13 @@ fn the_crate() -> Result<(), Failed> {
     runtime.block_on(typed(&server))
 }
 
-fn failed(error: Error) -> Failed {
+fn failed(error: &Error) -> Failed {
     format!("{error}").into()
 }
 
 async fn typed(server: &Server) -> Result<(), Failed> {
     let client = socket_based_api_client(server.socket());
-    let ping = client.vmm_ping_get().await.map_err(failed)?;
+    let ping = client.vmm_ping_get().await.map_err(|error| failed(&error))?;
     require(ping.pid == Some(i64::from(server.pid())), || format!("{ping:?}"))?;
 
     let mut payload = PayloadConfig::new();
@@ -37,32 +37,32 @@ async fn typed(server: &Server) -> Result<(), Failed> {
     let mut config = VmConfig::new(payload);
     config.cpus = Some(CpusConfig::new(2, 8));
     config.memory = Some(MemoryConfig::new(1 << 30));
-    client.create_vm(config).await.map_err(failed)?;
+    client.create_vm(config).await.map_err(|error| failed(&error))?;
 
     let mut disk = DiskConfig::new();
     (disk.path, disk.id, disk.readonly) = (Some("/d".to_owned()), Some("data".to_owned()), Some(true));
     // This client waits for content where there is none to a disk that is not plugged into a running VM.
     match client.vm_add_disk_put(disk).await {
         Ok(_) | Err(Error::Serde(_)) => {}
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(failed(&error)),
     }
-    let info = client.vm_info_get().await.map_err(failed)?;
+    let info = client.vm_info_get().await.map_err(|error| failed(&error))?;
     require(info.state.to_string() == "Created", || format!("{info:?}"))?;
     let disks = info.config.disks.as_deref().unwrap_or_default();
     require(disks.iter().any(|disk| disk.id.as_deref() == Some("data")), || format!("{info:?}"))?;
     let mut device = VmRemoveDevice::new();
     device.id = Some("data".to_owned());
-    client.vm_remove_device_put(device).await.map_err(failed)?;
+    client.vm_remove_device_put(device).await.map_err(|error| failed(&error))?;
 
     match client.pause_vm().await {
         Err(Error::Api(error)) => require(error.code.as_u16() == 405, || format!("{error:?}"))?,
         other => return Err(format!("{other:?}").into()),
     }
     // What it is told, it can send.
-    client.delete_vm().await.map_err(failed)?;
-    client.create_vm(*Box::new(info.config)).await.map_err(failed)?;
-    client.delete_vm().await.map_err(failed)?;
-    client.shutdown_vmm().await.map_err(failed)
+    client.delete_vm().await.map_err(|error| failed(&error))?;
+    client.create_vm(*Box::new(info.config)).await.map_err(|error| failed(&error))?;
+    client.delete_vm().await.map_err(|error| failed(&error))?;
+    client.shutdown_vmm().await.map_err(|error| failed(&error))
 }
 
 fn curl(server: &Server, arguments: &[&str], name: &str) -> Result<String, Failed> {
