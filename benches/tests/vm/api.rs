@@ -58,7 +58,7 @@ fn whole_life(lab: &Lab) -> Result<(), Failed> {
 put vm.boot; is Running; until_it inits 1
 put vm.pause; is Paused
 before=$(stat -c %s console); sleep 0.5; [ "$before" = "$(stat -c %s console)" ]
-get vm.counters | grep -q '"_disk0":{"read_bytes":'
+get vm.counters | grep -q '"_disk0":{.*"read_bytes":'
 put vm.resume; is Running
 put vm.power-button
 put vm.reboot; is Running; until_it inits 2
