@@ -36,9 +36,9 @@ expect() {
 
 expect 0 '' ''
 expect 0 's/CONFIG_DRIVER=m/# CONFIG_DRIVER is not set/' ''
-expect 0 '$aCONFIG_CC_KNOWS=y' ''
-expect 0 '$aCONFIG_SERIES=y' 'CONFIG_SERIES=y'
-expect 1 '$aCONFIG_SERIES=y' ''
+expect 0 '$ aCONFIG_CC_KNOWS=y' ''
+expect 0 '$ aCONFIG_SERIES=y' 'CONFIG_SERIES=y'
+expect 1 '$ aCONFIG_SERIES=y' ''
 expect 1 's/CONFIG_CORE_77=y/# CONFIG_CORE_77 is not set/' ''
 expect 1 '/CONFIG_CORE_77=y/d' ''
 expect 1 's/CONFIG_CORE_77=y/CONFIG_CORE_77=m/' ''
