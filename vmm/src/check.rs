@@ -6,6 +6,7 @@ use std::{fmt, io};
 use kvm_ioctls::Kvm;
 use serde::Serialize;
 
+use crate::chain::chain;
 use crate::cli::ExitStatus;
 use crate::memory::AddressWidth;
 use crate::probe;
@@ -56,18 +57,6 @@ fn vcpus(kvm: &Kvm) -> usize {
 
 fn address_bits(kvm: &Kvm) -> Option<u8> {
     vm::address_width(kvm).ok().map(AddressWidth::bits)
-}
-
-/// An error and its sources in one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
-    }
-    line
 }
 
 impl fmt::Display for Report {

@@ -6,7 +6,8 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use flatboot::check::{self, chain};
+use flatboot::chain::chain;
+use flatboot::check;
 use flatboot::cli::{Cli, ExitStatus, NotACommand, OutsideArgs, RunArgs, Verb, in_options, map, stdio};
 use flatboot::config::VmConfig;
 use flatboot::keeper::{self, Kept};

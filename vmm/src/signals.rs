@@ -14,7 +14,6 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::devices::bus::lock;
-use crate::vmm::Caller;
 
 /// Whether somebody outside wants the VM to end: then it is not started again.
 #[derive(Debug, Clone, Default)]
@@ -35,11 +34,11 @@ impl Stop {
     }
 }
 
-/// Listens from now on: each signal is passed on to `vmm`, and the first one to `stop`. One that comes while `starting` ends the
+/// Listens from now on: each signal is told by `tell`, and the first one to `stop`. One that comes while `starting` ends the
 /// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off. `begin` is the
 /// first that the thread does which listens; it ends if there is nothing to keep.
 pub fn listen<G>(
-    vmm: Caller,
+    tell: impl Fn() + Send + 'static,
     stop: Stop,
     starting: Arc<AtomicBool>,
     leave: impl Fn() + Send + 'static,
@@ -55,7 +54,7 @@ pub fn listen<G>(
                 let _ = emulate_default_handler(signal);
             }
             stop.ask();
-            vmm.signal();
+            tell();
         }
     })?;
     Ok(())

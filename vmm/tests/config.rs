@@ -33,23 +33,7 @@ impl Files {
 
     /// What `flatboot run --kernel …/kernel` gives.
     fn raw(&self) -> RawConfig {
-        RawConfig {
-            kernel: Some(self.path("kernel")),
-            firmware: None,
-            initramfs: None,
-            cmdline: String::new(),
-            shape: ShapeArgs { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned() },
-            handoff: "planned".to_owned(),
-            disks: Vec::new(),
-            rng: "src=/dev/urandom".to_owned(),
-            serial: "tty".to_owned(),
-            serial_limit: None,
-            console: "off".to_owned(),
-            timeline: None,
-            restart_on_reset: false,
-            landlock: false,
-            shutdown_timeout: "10".to_owned(),
-        }
+        RawConfig { kernel: Some(self.path("kernel")), ..RawConfig::default() }
     }
 
     fn names(&self) -> Vec<String> {
@@ -160,6 +144,10 @@ fn wrong_texts_are_usage_errors() {
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),
         (RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() }, "--disk: 14 given: must be at most 13"),
+        (
+            RawConfig { disks: vec!["path=x,id=a".to_owned(); 2], ..raw() },
+            "--disk id=a: is that of another disk: must be the id of no other",
+        ),
         (
             RawConfig { rng: "/dev/urandom".to_owned(), ..raw() },
             "--rng /dev/urandom: must be written KEY=VALUE; the keys are src",

@@ -39,21 +39,10 @@ fn main() -> ExitCode {
 fn config(kernel: &Path, console: &Path) -> RawConfig {
     RawConfig {
         kernel: Some(kernel.to_owned()),
-        firmware: None,
-        initramfs: None,
-        cmdline: String::new(),
         // The second vCPU waits for its start all the time.
         shape: ShapeArgs { cpus: "boot=2".to_owned(), memory: "size=64M".to_owned() },
-        handoff: "planned".to_owned(),
-        disks: Vec::new(),
-        rng: "src=/dev/urandom".to_owned(),
         serial: format!("file={}", console.display()),
-        serial_limit: None,
-        console: "off".to_owned(),
-        timeline: None,
-        restart_on_reset: false,
-        landlock: false,
-        shutdown_timeout: "10".to_owned(),
+        ..RawConfig::default()
     }
 }
 

@@ -5,7 +5,7 @@
 use flatboot::layout::{ABOVE_4G, HANDOFF, HIGH_MEMORY_START, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
 use flatboot::memory::{
     AddressWidth, E820_MAX_ENTRIES, E820Kind, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryMap,
-    MemoryPlan, MemorySize, PlanError, PlanInput, Prefault, Thp,
+    MemoryPlan, MemorySize, PlanError, PlanInput, Prefault, Study, Thp,
 };
 use flatboot_handoff::{ARENA_ALIGN, Region, RegionFlags, SECTION_SIZE, Table};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ const TIB: u64 = 1 << 40;
 
 fn input(size: u64, holes: u16) -> PlanInput {
     let size = MemorySize::try_from(size).expect("a valid size");
-    PlanInput { holes, ..PlanInput::new(size, AddressWidth::reported(48)) }
+    PlanInput { study: Study { holes, ..Study::default() }, ..PlanInput::new(size, AddressWidth::reported(48)) }
 }
 
 fn plan(size: u64, holes: u16) -> MemoryPlan {
@@ -62,13 +62,14 @@ prop_compose! {
         [arenas, zeroed] in any::<[bool; 2]>(),
     ) -> PlanInput {
         let holes = if cut && pages != HostPages::Huge1G { holes } else { 0 };
-        PlanInput { pages, layout, arenas, zeroed, ..input(size.next_multiple_of(pages.bytes()), holes) }
+        let study = Study { layout, arenas, zeroed, holes };
+        PlanInput { pages, study, ..input(size.next_multiple_of(pages.bytes()), holes) }
     }
 }
 
 /// Most memory below 4 GiB.
 fn low_max(input: &PlanInput) -> u64 {
-    match (input.layout, input.pages) {
+    match (input.study.layout, input.pages) {
         (Layout::Split, HostPages::Huge1G) => GIB,
         (Layout::Split, _) => LOW_MEMORY_MAX,
         (Layout::Pc, _) => LOW_MEMORY_MAX_PC,
@@ -80,7 +81,7 @@ proptest! {
 
     #[test]
     fn every_plan_keeps_the_rules(input in inputs()) {
-        let (size, holes) = (input.size.bytes(), input.holes);
+        let (size, holes) = (input.size.bytes(), input.study.holes);
         let planned = MemoryPlan::new(&input);
         let sections = size.saturating_sub(low_max(&input)) / SECTION_SIZE;
         if holes > 0 && sections <= holes.into() {
@@ -91,7 +92,7 @@ proptest! {
 
         check_ram(&plan, size, holes)?;
         check_hand_off(&plan)?;
-        if input.arenas {
+        if input.study.arenas {
             check_arenas(&plan)?;
         } else {
             prop_assert!(plan.arenas().is_empty());
@@ -104,7 +105,7 @@ proptest! {
         initramfs in 1..3 * GIB,
         kernel_end in HIGH_MEMORY_START..GIB,
     ) {
-        let mut plan = MemoryPlan::new(&PlanInput { holes: 0, ..input }).expect("a plan");
+        let mut plan = MemoryPlan::new(&PlanInput { study: Study { holes: 0, ..input.study }, ..input }).expect("a plan");
         let kernel = GpaRange::new(HIGH_MEMORY_START, kernel_end);
         if plan.check_kernel(kernel).is_err() {
             return Ok(());
@@ -172,7 +173,7 @@ fn check_hand_off(plan: &MemoryPlan) -> Result<(), TestCaseError> {
     prop_assert!(regions.iter().all(ram));
     let input = plan.input();
     for region in plan.regions() {
-        prop_assert_eq!(region.flags.contains(RegionFlags::ZEROED), input.zeroed && region.base >= ABOVE_4G);
+        prop_assert_eq!(region.flags.contains(RegionFlags::ZEROED), input.study.zeroed && region.base >= ABOVE_4G);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::words::in_fields;
-use crate::check::chain;
+use crate::chain::chain;
 use crate::vmm::{Answer, VmmError};
 
 /// An answer as it is sent.
@@ -80,7 +80,9 @@ impl Refusal {
     }
 
     pub(super) fn sent(self) -> Sent {
-        let mut sent = json_answer(self.status, &[self.sentence]);
+        // A name in a body may have line feeds in it, and worse for a terminal.
+        let sentence = self.sentence.replace(char::is_control, "\u{fffd}");
+        let mut sent = json_answer(self.status, &[sentence]);
         if let Some(allow) = self.allow {
             sent.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }

@@ -2,6 +2,7 @@
 //! Connections: many at once, none of which holds up another one, and never so many that nobody else comes in.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::os::unix::net::UnixListener as StdListener;
 use std::pin::pin;
@@ -10,6 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::{UnixListener, UnixStream};
@@ -18,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::LAST;
+use super::answer::Sent;
 use super::service::Service;
 use crate::vmm::Caller;
 
@@ -85,13 +90,15 @@ fn make_room(connections: &mut VecDeque<Connection>) {
 fn spawn(stream: UnixStream, caller: Caller, closed: watch::Receiver<()>) -> Connection {
     let busy = Arc::default();
     let service = Service::new(caller, Arc::clone(&busy));
-    Connection { task: tokio::spawn(converse(stream, service, closed)), busy }
+    Connection { task: tokio::spawn(converse(TokioIo::new(stream), service, closed)), busy }
 }
 
 /// Answers one request after another. When `closed` ends, the present one is the last.
-async fn converse(stream: UnixStream, service: Service, mut closed: watch::Receiver<()>) {
-    let connection =
-        http1::Builder::new().half_close(true).max_buf_size(HEAD_MAX).serve_connection(TokioIo::new(stream), service);
+pub(super) async fn converse<S>(stream: impl Read + Write + Unpin, service: S, mut closed: watch::Receiver<()>)
+where
+    S: hyper::service::Service<Request<Incoming>, Response = Sent, Error = Infallible>,
+{
+    let connection = http1::Builder::new().half_close(true).max_buf_size(HEAD_MAX).serve_connection(stream, service);
     let mut connection = pin!(connection);
     // It never changes: it ends.
     let mut closing = pin!(closed.changed());

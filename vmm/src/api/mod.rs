@@ -6,6 +6,8 @@
 
 mod answer;
 mod connections;
+#[cfg(any(test, fuzzing))]
+pub mod exercise;
 mod route;
 mod service;
 mod socket;

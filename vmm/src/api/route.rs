@@ -33,33 +33,18 @@ const MISSING: [&str; 17] = [
 ];
 
 /// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Route {
     /// Whether anybody is there.
     Ping,
     /// Something of the owner of the VM, which needs no more to be said.
-    Plain(Plain),
+    Plain(fn() -> Call),
     /// A VM, described by the body.
     Create,
     /// A disk, described by the body.
     AddDisk,
     /// A device's end, named by the body.
     RemoveDevice,
-}
-
-/// A call without content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plain {
-    Boot,
-    Info,
-    Counters,
-    Pause,
-    Resume,
-    Shutdown,
-    Reboot,
-    PowerButton,
-    Delete,
-    Quit,
 }
 
 /// The body of vm.remove-device.
@@ -75,17 +60,17 @@ impl Route {
         let name = path.strip_prefix(ROOT).unwrap_or_default();
         let (route, verb) = match name {
             "vmm.ping" => (Self::Ping, Method::GET),
-            "vm.info" => (Self::Plain(Plain::Info), Method::GET),
-            "vm.counters" => (Self::Plain(Plain::Counters), Method::GET),
-            "vmm.shutdown" => (Self::Plain(Plain::Quit), Method::PUT),
+            "vm.info" => (Self::Plain(|| Call::Info), Method::GET),
+            "vm.counters" => (Self::Plain(|| Call::Counters), Method::GET),
+            "vmm.shutdown" => (Self::Plain(|| Call::Quit), Method::PUT),
             "vm.create" => (Self::Create, Method::PUT),
-            "vm.boot" => (Self::Plain(Plain::Boot), Method::PUT),
-            "vm.pause" => (Self::Plain(Plain::Pause), Method::PUT),
-            "vm.resume" => (Self::Plain(Plain::Resume), Method::PUT),
-            "vm.shutdown" => (Self::Plain(Plain::Shutdown), Method::PUT),
-            "vm.reboot" => (Self::Plain(Plain::Reboot), Method::PUT),
-            "vm.power-button" => (Self::Plain(Plain::PowerButton), Method::PUT),
-            "vm.delete" => (Self::Plain(Plain::Delete), Method::PUT),
+            "vm.boot" => (Self::Plain(|| Call::Boot), Method::PUT),
+            "vm.pause" => (Self::Plain(|| Call::Pause), Method::PUT),
+            "vm.resume" => (Self::Plain(|| Call::Resume), Method::PUT),
+            "vm.shutdown" => (Self::Plain(|| Call::Shutdown), Method::PUT),
+            "vm.reboot" => (Self::Plain(|| Call::Reboot), Method::PUT),
+            "vm.power-button" => (Self::Plain(|| Call::PowerButton), Method::PUT),
+            "vm.delete" => (Self::Plain(|| Call::Delete), Method::PUT),
             "vm.add-disk" => (Self::AddDisk, Method::PUT),
             "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
             _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
@@ -98,7 +83,7 @@ impl Route {
     pub(super) fn call(self, body: &[u8]) -> Result<Option<Call>, Refusal> {
         Ok(Some(match self {
             Self::Ping => return Ok(None),
-            Self::Plain(plain) => plain.call(),
+            Self::Plain(call) => call(),
             Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
             Self::RemoveDevice => {
@@ -106,22 +91,5 @@ impl Route {
                 Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)
             }
         }))
-    }
-}
-
-impl Plain {
-    fn call(self) -> Call {
-        match self {
-            Self::Boot => Call::Boot,
-            Self::Info => Call::Info,
-            Self::Counters => Call::Counters,
-            Self::Pause => Call::Pause,
-            Self::Resume => Call::Resume,
-            Self::Shutdown => Call::Shutdown,
-            Self::Reboot => Call::Reboot,
-            Self::PowerButton => Call::PowerButton,
-            Self::Delete => Call::Delete,
-            Self::Quit => Call::Quit,
-        }
     }
 }

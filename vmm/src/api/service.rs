@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::answer::{Refusal, Sent, of_owner, ping};
-use super::route::{Plain, Route};
+use super::route::Route;
 use crate::vmm::{Call, Caller, VmmError};
 
 /// Longer is no configuration.
@@ -57,7 +57,7 @@ async fn serve(caller: &Caller, request: Request<Incoming>) -> Result<Sent, Refu
     let route = Route::of(request.method(), request.uri().path())?;
     let body = body(request.into_body()).await?;
     let Some(call) = route.call(&body)? else { return Ok(ping()) };
-    Ok(ask(caller, call, route == Route::Plain(Plain::Resume)).await)
+    Ok(ask(caller, call).await)
 }
 
 async fn body(body: Incoming) -> Result<Bytes, Refusal> {
@@ -73,7 +73,8 @@ async fn body(body: Incoming) -> Result<Bytes, Refusal> {
     }
 }
 
-async fn ask(caller: &Caller, call: Call, resumed: bool) -> Sent {
+async fn ask(caller: &Caller, call: Call) -> Sent {
+    let resumed = matches!(call, Call::Resume);
     let (sender, answer) = oneshot::channel();
     caller.call(call, move |answer| drop(sender.send(answer)));
     of_owner(answer.await.unwrap_or(Err(VmmError::Gone)), resumed)

@@ -122,14 +122,14 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, disks, power_button, input, serial_output } = machine;
-        let counters = Arc::new(Counters::new(config.cpus.boot.get(), disks));
+        let Machine { ports, mmio, workers, counters, power_button, input, serial_output } = machine;
+        let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
             memory: memory.clone(),
             ports,
             mmio,
-            vmm: control.handle.clone(),
+            ender: control.ender.clone(),
             counters: Arc::clone(&counters),
             jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
@@ -164,7 +164,7 @@ impl Prepared {
     pub fn start(self, control: &Control) -> Result<Booted, BootError> {
         let Leftover { workers, power_button, input, serial_output, counters, kvm } = self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
-        let console = input.start(&control.handle, || reads.pass())?;
+        let console = input.start(&control.ender, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;

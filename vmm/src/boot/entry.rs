@@ -4,11 +4,11 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::Control;
-use crate::check::chain;
+use crate::chain::chain;
 use crate::devices::bus::lock;
+use crate::ender::{Ender, PanicGuard};
 use crate::ending::Ending;
 use crate::sandbox::{Jail, Kind};
-use crate::vmm::{Handle, PanicGuard};
 
 /// Threads that are still to begin.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Entries {
 pub struct Entry {
     jail: Jail,
     kind: Kind,
-    vmm: Handle,
+    ender: Ender,
     name: String,
     entries: Arc<Entries>,
 }
@@ -40,20 +40,20 @@ impl Entry {
     #[must_use]
     pub fn new(control: &Control, kind: Kind, name: String) -> Self {
         *lock(&control.entries.outside) += 1;
-        let Control { jail, handle, entries, .. } = control;
-        Self { jail: jail.clone(), kind, vmm: handle.clone(), name, entries: Arc::clone(entries) }
+        let Control { jail, ender, entries, .. } = control;
+        Self { jail: jail.clone(), kind, ender: ender.clone(), name, entries: Arc::clone(entries) }
     }
 
     /// The calling thread is in its jail, and keeps what is returned as long as it runs. Without a jail, the VM is over, and
     /// the thread must end.
     #[must_use]
     pub fn pass(self) -> Option<PanicGuard> {
-        let guard = PanicGuard::new(&self.vmm, self.name.clone());
+        let guard = PanicGuard::new(&self.ender, self.name.clone());
         match self.jail.enter(self.kind) {
             Ok(()) => Some(guard),
             Err(error) => {
                 let what = format!("the thread of {}: {}", self.name, chain(&error));
-                self.vmm.end(Ending::Internal { what });
+                self.ender.end(Ending::Internal { what });
                 None
             }
         }

@@ -22,14 +22,15 @@ use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::limit::Limiter;
 use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
+use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::layout;
 use crate::memory::GuestMemory;
-use crate::observe::counters::DiskCounters;
+use crate::observe::counters::Named;
+use crate::observe::devices::{DiskCounters, SerialCounters};
 use crate::stdio;
 use crate::timeline::Timeline;
 use crate::vm::{Vm, VmError};
-use crate::vmm::Handle;
 
 /// Why the devices could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +72,8 @@ pub(super) struct Machine {
     pub(super) mmio: Bus,
     /// By virtio slot, what serves that device's queues once it is started.
     pub(super) workers: Vec<VirtioWorker>,
-    /// What each disk is called, and counts by.
-    pub(super) disks: Vec<(String, Arc<DiskCounters>)>,
+    /// What each device is called, and counts by.
+    pub(super) counters: Vec<Named>,
     pub(super) power_button: EventFd,
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
@@ -97,7 +98,7 @@ impl SerialInput {
     /// first that the thread does which takes what is typed; it ends if there is nothing to keep.
     pub(super) fn start<G: 'static>(
         self,
-        vmm: &Handle,
+        ender: &Ender,
         begin: impl FnOnce() -> Option<G> + Send + 'static,
     ) -> Result<Option<Console>, MachineError> {
         let Some(port) = self.0 else { return Ok(None) };
@@ -109,8 +110,8 @@ impl SerialInput {
         let (stdin, end) = Input::new().map_err(host("serial input"))?;
         let input: Box<dyn Read + Send> = if raw.is_some() {
             stdio::tell(&format!("flatboot: {}", escape::HINT));
-            let vmm = vmm.clone();
-            let stop = move || vmm.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
+            let ender = ender.clone();
+            let stop = move || ender.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
             Box::new(Escape::new(stdin, Box::new(stop)))
         } else {
             Box::new(stdin)
@@ -143,20 +144,22 @@ pub(super) fn build(
     ports.insert(layout::PORT_RESET, shared(ResetRegister(power::RESET_VALUE)))?;
     let marks = Arc::clone(timeline);
     ports.insert(layout::PORT_MARK, shared(MarkPort::new(firmware, Box::new(move |code| marks.guest(code)))))?;
-    let (input, serial_output) = serial(config, vm, &mut ports)?;
+    let of_serial = Arc::<SerialCounters>::default();
+    let (input, serial_output) = serial(config, vm, &mut ports, Arc::clone(&of_serial))?;
 
     let mut mmio = Bus::new();
     if firmware {
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    let (devices, disks) = virtio_devices(config)?;
+    let (devices, mut counters) = virtio_devices(config)?;
+    counters.push(("_serial".to_owned(), of_serial));
     for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, disks, power_button, input, serial_output })
+    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -184,35 +187,38 @@ fn serial(
     config: &mut MachineConfig,
     vm: &Vm,
     ports: &mut Bus,
+    counters: Arc<SerialCounters>,
 ) -> Result<(SerialInput, Option<OutputFile>), MachineError> {
+    let takes_input = matches!(config.serial, SerialConfig::Tty);
     if matches!(config.serial, SerialConfig::Off) {
         return Ok((SerialInput(None), None));
     }
     // The port stays, whatever is left of its configuration.
-    let (output, takes_input, file): (Box<dyn Write + Send>, bool, Option<OutputFile>) =
+    let (output, room, file): (Box<dyn Write + Send>, u64, Option<OutputFile>) =
         match std::mem::replace(&mut config.serial, SerialConfig::Null) {
-            SerialConfig::Tty => (Box::new(io::stdout()), true, None),
+            SerialConfig::Tty => (Box::new(io::stdout()), u64::MAX, None),
             SerialConfig::File(output) => {
                 let file = output.writer()?;
                 // What an earlier guest has left there counts.
                 let there = if output.appends() { file.metadata().map_or(0, |file| file.len()) } else { 0 };
                 let room = config.serial_limit.map_or(u64::MAX, |limit| limit.saturating_sub(there));
-                (Box::new(Capped::new(file, room)), false, Some(output))
+                (Box::new(file), room, Some(output))
             }
-            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), false, None),
+            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), u64::MAX, None),
         };
     let irq = line(vm, layout::GSI_SERIAL)?;
+    let output = Box::new(Capped::new(output, room, counters));
     let port = Arc::new(Mutex::new(SerialPort::new(irq, output).map_err(host("serial port"))?));
     ports.insert(layout::PORT_SERIAL, port.clone())?;
     Ok((SerialInput(takes_input.then_some(port)), file))
 }
 
-/// Devices, and what each disk is called and counts by.
-type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<(String, Arc<DiskCounters>)>);
+/// Devices, and what each is called and counts by.
+type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<Named>);
 
 /// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
 fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
-    let (mut devices, mut disks): Devices = (Vec::new(), Vec::new());
+    let (mut devices, mut counters): Devices = (Vec::new(), Vec::new());
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
         let limiter = disk.limits().map_or_else(Limiter::default, |limits| limits.limiter());
@@ -220,14 +226,16 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
         let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
             .map_err(|source| MachineError::Disk { path: path.clone(), source })?;
-        let counters = Arc::default();
-        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&counters))));
-        disks.push((id, counters));
+        let of_disk = Arc::<DiskCounters>::default();
+        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&of_disk))));
+        counters.push((id, of_disk));
     }
     if let Some(source) = config.rng.take() {
-        devices.push(Box::new(Rng::new(source)));
+        let rng = Rng::new(source);
+        counters.push(("_rng".to_owned(), rng.counters()));
+        devices.push(Box::new(rng));
     }
-    Ok((devices, disks))
+    Ok((devices, counters))
 }
 
 /// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.

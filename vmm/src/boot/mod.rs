@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::virtio::WorkerError;
+use crate::ender::Ender;
 use crate::firmware::{self, Description, FirmwareError, Flash};
 use crate::kernel::{self, KernelError};
 use crate::memory::guest::MapError;
@@ -21,7 +22,6 @@ use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
 use crate::vm::{Start, VmError};
-use crate::vmm::Handle;
 use assemble::Assembled;
 use entry::Entries;
 
@@ -32,18 +32,18 @@ pub use machine::Console;
 /// What the threads of a VM have in common.
 #[derive(Debug)]
 pub struct Control {
-    handle: Handle,
+    ender: Ender,
     jail: Jail,
     once: bool,
     entries: Arc<Entries>,
 }
 
 impl Control {
-    /// For a VM whose threads report its end to `handle` and enter `jail` before the guest runs. With `once`, the thread that boots
+    /// For a VM whose threads report its end to `ender` and enter `jail` before the guest runs. With `once`, the thread that boots
     /// it boots no other one, and enters last.
     #[must_use]
-    pub fn new(handle: Handle, jail: Jail, once: bool) -> Self {
-        Self { handle, jail, once, entries: Arc::default() }
+    pub fn new(ender: Ender, jail: Jail, once: bool) -> Self {
+        Self { ender, jail, once, entries: Arc::default() }
     }
 }
 /// Why a VM did not start. Each source names the thing, the value and what would be right.

@@ -12,7 +12,7 @@ use super::stdio;
 use crate::config::{ConfigError, CpuCount, CpusConfig, InputFile, MemoryConfig, OutputFile};
 use crate::kernel::{Image, KernelError};
 use crate::memory::{
-    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size,
+    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size, Study,
 };
 
 /// The address width of a processor that does not say.
@@ -78,11 +78,12 @@ pub fn run(args: &MapArgs) -> Result<(), MapError> {
 /// Writes the table of a VM under another VMM; returns what to tell the user.
 fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
     let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
-    let checked = MemoryConfig::parse(&format!("size={}", memory.size.bytes())).map_err(ConfigError::from)?;
-    if memory != (MemoryConfig { arenas: memory.arenas, zeroed: memory.zeroed, ..checked }) {
+    let Study { arenas, zeroed, .. } = memory.study;
+    let study = Study { arenas, zeroed, ..Study::default() };
+    if memory != (MemoryConfig { size: memory.size, study, ..MemoryConfig::default() }) {
         return Err(MapError::ForeignKeys(args.shape.memory.clone()));
     }
-    let plan = ForeignHandOff::new(vmm, memory.size, memory.arenas, memory.zeroed)?;
+    let plan = ForeignHandOff::new(vmm, memory.size, arenas, zeroed)?;
     let table = plan.table()?;
     write_table(args.table.as_deref(), &table)?;
     let path = args.table.as_deref().unwrap_or_else(|| Path::new("")).display();

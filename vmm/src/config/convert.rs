@@ -100,7 +100,16 @@ fn parse_disks(texts: &[String]) -> Result<Vec<DiskOption>, OptionError> {
     if count > MAX_DISKS {
         return Err(OptionError::TooMany { option: "--disk", count, max: MAX_DISKS });
     }
-    texts.iter().map(|text| DiskOption::parse(text)).collect()
+    let mut disks: Vec<DiskOption> = Vec::with_capacity(count);
+    for text in texts {
+        let disk = DiskOption::parse(text)?;
+        if let Some(value) = disk.id.clone().filter(|id| disks.iter().any(|other| other.id.as_ref() == Some(id))) {
+            let must = "is that of another disk: must be the id of no other".to_owned();
+            return Err(OptionError::Value { option: "--disk", key: "id", value, must });
+        }
+        disks.push(disk);
+    }
+    Ok(disks)
 }
 
 fn parse_rng(text: &str) -> Result<Option<PathBuf>, OptionError> {

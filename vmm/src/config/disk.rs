@@ -29,7 +29,7 @@ pub struct DiskOption {
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "RateConfig::of_field", skip_serializing_if = "Option::is_none")]
     rate_limiter_config: Option<RateConfig>,
 }
 

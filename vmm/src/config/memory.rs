@@ -7,7 +7,7 @@ use super::error::FieldError;
 use super::options::{OptionError, Options, parse_number, parse_size};
 use crate::memory::{
     AddressWidth, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput, Prefault,
-    Size, Thp,
+    Size, Study, Thp,
 };
 
 const OPTION: &str = "--memory";
@@ -16,7 +16,7 @@ const KEYS: [&str; 10] =
     ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"];
 
 /// How much memory, and how the host backs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "MemoryFields", into = "MemoryFields")]
 pub struct MemoryConfig {
     /// All of the VM's RAM: a multiple of the pages that back it.
@@ -29,14 +29,8 @@ pub struct MemoryConfig {
     pub thp: Thp,
     /// What host memory is there before the guest runs.
     pub prefault: Prefault,
-    /// How much of it is below 4 GiB.
-    pub layout: Layout,
-    /// Whether the hand-off says where the memmap goes.
-    pub arenas: bool,
-    /// Whether the hand-off says which memory is known to be zero.
-    pub zeroed: bool,
-    /// Gaps cut into the memory above 4 GiB, at most [`MAX_HOLES`].
-    pub holes: u16,
+    /// What is different from an ordinary VM, to study it.
+    pub study: Study,
 }
 
 /// The same as it is written, as options or as JSON: each value by itself is possible, together they may not be.
@@ -76,7 +70,8 @@ impl Default for MemoryFields {
 
 impl From<MemoryConfig> for MemoryFields {
     fn from(memory: MemoryConfig) -> Self {
-        let MemoryConfig { size, pages, shared, thp, prefault, layout, arenas, zeroed, holes } = memory;
+        let MemoryConfig { size, pages, shared, thp, prefault, study } = memory;
+        let Study { layout, arenas, zeroed, holes } = study;
         let hugepage_size = pages.is_huge().then_some(pages.bytes());
         let (size, hugepages, holes) = (size.bytes(), pages.is_huge(), holes.into());
         Self { size, hugepages, hugepage_size, shared, thp, prefault, layout, arenas, zeroed, holes }
@@ -93,24 +88,8 @@ impl TryFrom<MemoryFields> for MemoryConfig {
         if prefault == Prefault::Arenas && !arenas {
             return Err(FieldError::new("prefault", &prefault, "must be on or off with arenas=off"));
         }
-        let holes = holes(fields.holes, pages)?;
-        Ok(Self { size, pages, shared, thp, prefault, layout, arenas, zeroed, holes })
-    }
-}
-
-impl Default for MemoryConfig {
-    fn default() -> Self {
-        Self {
-            size: MemorySize::default(),
-            pages: HostPages::default(),
-            shared: false,
-            thp: Thp::default(),
-            prefault: Prefault::default(),
-            layout: Layout::default(),
-            arenas: true,
-            zeroed: true,
-            holes: 0,
-        }
+        let study = Study { layout, arenas, zeroed, holes: holes(fields.holes, pages)? };
+        Ok(Self { size, pages, shared, thp, prefault, study })
     }
 }
 
@@ -138,15 +117,7 @@ impl MemoryConfig {
     /// What the memory plan follows from, with guest physical addresses of that width.
     #[must_use]
     pub fn plan_input(&self, address_width: AddressWidth) -> PlanInput {
-        PlanInput {
-            size: self.size,
-            holes: self.holes,
-            pages: self.pages,
-            layout: self.layout,
-            arenas: self.arenas,
-            zeroed: self.zeroed,
-            address_width,
-        }
+        PlanInput { size: self.size, pages: self.pages, study: self.study, address_width }
     }
 
     /// What host memory is asked for beforehand; `kernel` is where the kernel goes, `early` whether vCPU threads back what the
@@ -233,10 +204,7 @@ mod tests {
             shared: false,
             thp: Thp::Early,
             prefault: Prefault::Off,
-            layout: Layout::Split,
-            arenas: true,
-            zeroed: true,
-            holes: 0,
+            study: Study { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 },
         };
         assert_eq!(memory, expected);
         let width = AddressWidth::reported(40);
@@ -253,10 +221,7 @@ mod tests {
             shared: true,
             thp: Thp::Off,
             prefault: Prefault::All,
-            layout: Layout::Pc,
-            arenas: false,
-            zeroed: false,
-            holes: 63,
+            study: Study { layout: Layout::Pc, arenas: false, zeroed: false, holes: 63 },
         };
         assert_eq!(memory, expected);
     }

@@ -10,6 +10,8 @@ mod cmdline;
 mod convert;
 mod disk;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod exercise;
 mod file;
 mod handoff;
 mod lock;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::options::{OptionError, Options, parse_number, parse_size};
 use crate::devices::virtio::limit::{Limiter, Rate};
@@ -44,6 +44,11 @@ impl RateConfig {
         let bandwidth = bucket(options, bw_size, bw_burst, bw_refill, "bw_size=SIZE and bw_refill_time=MILLISECONDS")?;
         let ops = bucket(options, ops_size, ops_burst, ops_refill, "ops_size=NUMBER and ops_refill_time=MILLISECONDS")?;
         Ok((bandwidth.is_some() || ops.is_some()).then_some(Self { bandwidth, ops }))
+    }
+
+    /// One that limits nothing is none, so that there is one way to say so.
+    pub(super) fn of_field<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Self>, D::Error> {
+        Ok(Option::deserialize(field)?.filter(|limits| *limits != Self::default()))
     }
 
     /// What is wrong with one that was not [parsed](Self::parse), as the path of a field and what would be right.

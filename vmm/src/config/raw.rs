@@ -132,6 +132,47 @@ pub struct RawConfig {
     pub landlock: bool,
 
     /// How long a guest may take to power off after SIGTERM or SIGINT, before it is ended
+    ///
+    /// It is asked again every 5 seconds: while it starts it may not hear.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     pub shutdown_timeout: String,
+}
+
+/// What `flatboot run` without options gives.
+impl Default for RawConfig {
+    fn default() -> Self {
+        Self {
+            kernel: None,
+            firmware: None,
+            initramfs: None,
+            cmdline: String::new(),
+            shape: ShapeArgs { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned() },
+            handoff: "planned".to_owned(),
+            disks: Vec::new(),
+            rng: "src=/dev/urandom".to_owned(),
+            serial: "tty".to_owned(),
+            serial_limit: None,
+            console: "off".to_owned(),
+            timeline: None,
+            restart_on_reset: false,
+            landlock: false,
+            shutdown_timeout: "10".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_command_line() {
+        let typed =
+            RawConfig::augment_args(Command::new("run")).try_get_matches_from(["run", "--kernel", "vmlinux"]).unwrap();
+        let typed = RawConfig::from_arg_matches(&typed).unwrap();
+        let expected = RawConfig { kernel: Some("vmlinux".into()), ..RawConfig::default() };
+        assert_eq!(format!("{typed:?}"), format!("{expected:?}"));
+    }
 }

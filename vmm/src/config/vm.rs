@@ -110,7 +110,7 @@ impl VmConfig {
     }
 
     /// Takes JSON; what is wrong is said with the path of the field.
-    fn from_json(text: &str) -> Result<Self, String> {
+    pub(super) fn from_json(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
         Self::from_value(value)
     }
@@ -248,20 +248,10 @@ mod tests {
     fn raw(memory: &str, cpus: &str) -> RawConfig {
         RawConfig {
             kernel: Some("vmlinux".into()),
-            firmware: None,
             initramfs: Some("init.cpio".into()),
             cmdline: "quiet ro".to_owned(),
             shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned() },
-            handoff: "planned".to_owned(),
-            disks: Vec::new(),
-            rng: "src=/dev/urandom".to_owned(),
-            serial: "tty".to_owned(),
-            serial_limit: None,
-            console: "off".to_owned(),
-            timeline: None,
-            restart_on_reset: false,
-            landlock: false,
-            shutdown_timeout: "10".to_owned(),
+            ..RawConfig::default()
         }
     }
 

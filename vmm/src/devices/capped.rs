@@ -2,6 +2,9 @@
 //! A writer for what a guest may say without end.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+
+use crate::observe::devices::SerialCounters;
 
 /// Writes so many bytes and drops the rest: whoever writes does not notice.
 #[derive(Debug)]
@@ -9,12 +12,13 @@ pub struct Capped<W> {
     to: W,
     left: u64,
     told: bool,
+    counters: Arc<SerialCounters>,
 }
 
 impl<W: Write> Capped<W> {
-    /// Lets `left` bytes through to `to`.
-    pub const fn new(to: W, left: u64) -> Self {
-        Self { to, left, told: false }
+    /// Lets `left` bytes through to `to`, and counts them and the others by `counters`.
+    pub const fn new(to: W, left: u64, counters: Arc<SerialCounters>) -> Self {
+        Self { to, left, told: false, counters }
     }
 }
 
@@ -27,10 +31,12 @@ impl<W: Write> Write for Capped<W> {
                 if !bytes.is_empty() && !std::mem::replace(&mut self.told, true) {
                     tracing::warn!("serial output: the file has reached --serial-limit: what comes now is dropped");
                 }
+                self.counters.dropped(bytes.len() as u64);
                 return Ok(bytes.len());
             }
         };
         self.left -= written as u64;
+        self.counters.written(written as u64);
         Ok(written)
     }
 
@@ -42,18 +48,21 @@ impl<W: Write> Write for Capped<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::devices::DeviceCounters as _;
 
     #[test]
     fn the_rest_is_dropped_in_silence() {
         for (left, expected) in
             [(0, ""), (3, "abc"), (4, "abcd"), (5, "abcde"), (9, "abcdefghi"), (100, "abcdefghijkl")]
         {
-            let mut file = Vec::new();
-            let mut capped = Capped::new(&mut file, left);
+            let (mut file, counters) = (Vec::new(), Arc::<SerialCounters>::default());
+            let mut capped = Capped::new(&mut file, left, Arc::clone(&counters));
             for part in ["abc", "", "def", "ghijkl"] {
                 capped.write_all(part.as_bytes()).unwrap();
             }
             capped.flush().unwrap();
+            let whole = expected.len() as u64;
+            assert_eq!(counters.values(), [("write_bytes", whole), ("dropped_bytes", 12 - whole)].into());
             assert_eq!(String::from_utf8(file).unwrap(), expected);
         }
     }

@@ -236,7 +236,7 @@ pub fn total(ranges: &[GpaRange]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AddressWidth, HostPages, MemorySize, PlanInput};
+    use super::super::{AddressWidth, HostPages, MemorySize, PlanInput, Study};
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -245,7 +245,7 @@ mod tests {
     fn plan(pages: HostPages, arenas: bool) -> MemoryPlan {
         let size = MemorySize::try_from(4096 * MIB).unwrap();
         let input = PlanInput::new(size, AddressWidth::reported(40));
-        MemoryPlan::new(&PlanInput { pages, arenas, ..input }).unwrap()
+        MemoryPlan::new(&PlanInput { pages, study: Study { arenas, ..Study::default() }, ..input }).unwrap()
     }
 
     fn backing(plan: &MemoryPlan, thp: Thp, prefault: Prefault, early: bool) -> HostBacking {

@@ -23,7 +23,7 @@ pub use e820::{E820_MAX_ENTRIES, E820Entry, E820Kind};
 pub use foreign::{Foreign, ForeignError, ForeignHandOff};
 pub use map::MemoryMap;
 pub use pages::HostPages;
-pub use plan::{MemoryPlan, PlanError, PlanInput};
+pub use plan::{MemoryPlan, PlanError, PlanInput, Study};
 pub use range::{AddressWidth, GpaRange};
 pub use region::Region;
 pub use shape::{Layout, MAX_HOLES};

@@ -11,21 +11,34 @@ use super::shape::{Layout, MAX_HOLES, check_width, ram};
 use super::size::{MemorySize, Size};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
+/// What nobody asks for but to learn what a part of the fast boot is worth. By default all of it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Study {
+    /// How much memory is below 4 GiB.
+    pub layout: Layout,
+    /// Whether the hand-off says where the memmap goes.
+    pub arenas: bool,
+    /// Whether the hand-off says which memory is known to be zero.
+    pub zeroed: bool,
+    /// Gaps of one section to cut into the memory above 4 GiB; at most [`MAX_HOLES`].
+    pub holes: u16,
+}
+
+impl Default for Study {
+    fn default() -> Self {
+        Self { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 }
+    }
+}
+
 /// What a plan follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanInput {
     /// All of the VM's RAM.
     pub size: MemorySize,
-    /// Gaps of one section to cut into the memory above 4 GiB; at most [`MAX_HOLES`].
-    pub holes: u16,
     /// Pages that the host backs it with.
     pub pages: HostPages,
-    /// How much of it is below 4 GiB.
-    pub layout: Layout,
-    /// Whether the hand-off has arenas.
-    pub arenas: bool,
-    /// Whether the hand-off says which memory is known to be zero.
-    pub zeroed: bool,
+    /// What is different from an ordinary VM, to study it.
+    pub study: Study,
     /// How wide the guest's physical addresses are: what KVM supports, at most what the processor reports.
     pub address_width: AddressWidth,
 }
@@ -34,15 +47,7 @@ impl PlanInput {
     /// An ordinary VM with all that makes its boot fast.
     #[must_use]
     pub fn new(size: MemorySize, address_width: AddressWidth) -> Self {
-        Self {
-            size,
-            holes: 0,
-            pages: HostPages::Base,
-            layout: Layout::Split,
-            arenas: true,
-            zeroed: true,
-            address_width,
-        }
+        Self { size, pages: HostPages::Base, study: Study::default(), address_width }
     }
 }
 
@@ -97,7 +102,7 @@ impl MemoryPlan {
     pub fn new(input: &PlanInput) -> Result<Self, PlanError> {
         let ram = ram(input)?;
         let regions = regions(&ram, input);
-        let arenas = if input.arenas { arenas(&ram, &regions) } else { Vec::new() };
+        let arenas = if input.study.arenas { arenas(&ram, &regions) } else { Vec::new() };
         Ok(Self { input: *input, e820: e820(&ram), ram, regions, arenas })
     }
 
@@ -162,7 +167,7 @@ fn regions(ram: &[GpaRange], input: &PlanInput) -> Vec<Region> {
             let mut flags = RegionFlags::empty();
             flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
             // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
-            flags.set(RegionFlags::ZEROED, input.zeroed && base >= ABOVE_4G);
+            flags.set(RegionFlags::ZEROED, input.study.zeroed && base >= ABOVE_4G);
             Region { base, length, node: 0, flags }
         })
         .collect()

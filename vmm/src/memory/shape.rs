@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::e820::{E820_LOW_ENTRIES, E820_MAX_ENTRIES};
 use super::pages::HostPages;
-use super::plan::{PlanError, PlanInput};
+use super::plan::{PlanError, PlanInput, Study};
 use super::range::{AddressWidth, GpaRange};
 use super::size::{MemorySize, Size};
 use crate::layout::{ABOVE_4G, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
@@ -45,14 +45,14 @@ impl Layout {
 pub(super) fn ram(input: &PlanInput) -> Result<Vec<GpaRange>, PlanError> {
     check_width(input, input.address_width)?;
     let size = input.size.bytes();
-    let low = size.min(input.layout.low_max(input.pages));
+    let low = size.min(input.study.layout.low_max(input.pages));
     let mut ram = vec![GpaRange::new(0, low)];
-    ram.extend(high(size - low, input.holes)?);
+    ram.extend(high(size - low, input.study.holes)?);
     Ok(ram)
 }
 
 pub(super) fn check_width(input: &PlanInput, width: AddressWidth) -> Result<(), PlanError> {
-    let &PlanInput { size, holes, pages, layout, .. } = input;
+    let &PlanInput { size, pages, study: Study { holes, layout, .. }, .. } = input;
     // No overflow, no underflow: at most 124 holes of 128 MiB, and the narrowest width leaves 60 GiB above 4 GiB.
     let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + layout.low_max(pages);
     if size.bytes() <= max {

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use super::devices::DeviceCounters;
+
 /// Why a vCPU left the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -53,55 +55,14 @@ impl Exits {
     }
 }
 
-/// What a disk has done.
-#[derive(Debug, Default)]
-pub struct DiskCounters {
-    /// Bytes that the guest has read.
-    pub read_bytes: AtomicU64,
-    /// Requests that did so.
-    pub read_ops: AtomicU64,
-    /// Bytes that it has written.
-    pub write_bytes: AtomicU64,
-    /// Requests that did so.
-    pub write_ops: AtomicU64,
-    /// Requests that have failed, the guest's fault or not.
-    pub errors: AtomicU64,
-    /// Times that the disk's limit made it wait.
-    pub throttled: AtomicU64,
-}
-
-impl DiskCounters {
-    /// `bytes` were read.
-    pub fn read(&self, bytes: u64) {
-        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.read_ops.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// `bytes` were written.
-    pub fn written(&self, bytes: u64) {
-        self.write_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.write_ops.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn values(&self) -> BTreeMap<&'static str, u64> {
-        let all = [
-            ("read_bytes", &self.read_bytes),
-            ("read_ops", &self.read_ops),
-            ("write_bytes", &self.write_bytes),
-            ("write_ops", &self.write_ops),
-            ("errors", &self.errors),
-            ("throttled", &self.throttled),
-        ];
-        all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).into()
-    }
-}
+/// A device's counters, and its name.
+pub type Named = (String, Arc<dyn DeviceCounters>);
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Counters {
     vcpus: Vec<Exits>,
-    /// By name.
-    disks: Vec<(String, Arc<DiskCounters>)>,
+    devices: Vec<Named>,
 }
 
 /// The counters at one moment: `{"vcpu": {"port_read": 1, …}, "_disk0": {"read_bytes": 512, …}, "host": {"faults": 7}}`. Disks have
@@ -111,10 +72,10 @@ pub struct Counters {
 pub struct Snapshot(BTreeMap<String, BTreeMap<&'static str, u64>>);
 
 impl Counters {
-    /// All zero, for so many vCPUs, and for `disks`.
+    /// All zero, for so many vCPUs, and for `devices`.
     #[must_use]
-    pub fn new(vcpus: u8, disks: Vec<(String, Arc<DiskCounters>)>) -> Self {
-        Self { vcpus: (0..vcpus).map(|_| Exits::default()).collect(), disks }
+    pub fn new(vcpus: u8, devices: Vec<Named>) -> Self {
+        Self { vcpus: (0..vcpus).map(|_| Exits::default()).collect(), devices }
     }
 
     /// vCPU `index` left the guest because of `exit`.
@@ -132,7 +93,8 @@ impl Counters {
                 |exits: &Exits| exits.0.get(exit as usize).map_or(0, |counter| counter.load(Ordering::Relaxed));
             self.vcpus.iter().map(of_vcpu).sum()
         };
-        let mut all: BTreeMap<_, _> = self.disks.iter().map(|(name, disk)| (name.clone(), disk.values())).collect();
+        let devices = self.devices.iter().map(|(name, device)| (name.clone(), device.values()));
+        let mut all: BTreeMap<_, _> = devices.collect();
         all.insert("vcpu".to_owned(), Exit::ALL.map(|(exit, name)| (name, sum(exit))).into());
         all.insert("host".to_owned(), BTreeMap::from([("faults", host_faults)]));
         Snapshot(all)
@@ -141,13 +103,15 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
+    use super::super::devices::DiskCounters;
     use super::*;
 
     #[test]
     fn what_is_counted_is_shown() {
         let disk = Arc::new(DiskCounters::default());
-        let disks = vec![("_disk0".to_owned(), Arc::default()), ("data".to_owned(), Arc::clone(&disk))];
-        let counters = Counters::new(2, disks);
+        let devices: Vec<Named> =
+            vec![("_disk0".to_owned(), Arc::new(DiskCounters::default())), ("data".to_owned(), disk.clone())];
+        let counters = Counters::new(2, devices);
         for (index, (exit, _)) in Exit::ALL.into_iter().enumerate() {
             assert_eq!(exit as usize, index);
             counters.exit(0, exit);

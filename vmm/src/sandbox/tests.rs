@@ -256,7 +256,7 @@ fn files() {
     let open = File::options().append(true).open(path("output")).unwrap();
     let jail = match Jail::none().without_files(&[path("output")]) {
         Ok(jail) => jail,
-        Err(error) => return eprintln!("SKIPPED: files_are_out_of_reach: {}", crate::check::chain(&error)),
+        Err(error) => return eprintln!("SKIPPED: files_are_out_of_reach: {}", crate::chain::chain(&error)),
     };
     let denied = |result: io::Result<()>| result.unwrap_err().kind() == io::ErrorKind::PermissionDenied;
     assert!(denied(File::open(path("output")).map(drop)));

@@ -18,13 +18,13 @@ use std::{iter, thread};
 use kvm_ioctls::VcpuFd;
 
 use crate::devices::Bus;
+use crate::ender::{Ender, PanicGuard};
 use crate::ending::Ending;
 use crate::memory::{GpaRange, GuestMemory, guest};
 use crate::observe::counters::Counters;
 use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vm::{self, Start, Vm, VmError};
-use crate::vmm::{Handle, PanicGuard};
 use control::{Control, Order};
 
 pub use control::Threads;
@@ -41,7 +41,7 @@ pub struct Shared {
     /// Memory-mapped registers.
     pub mmio: Bus,
     /// Where the end is reported.
-    pub vmm: Handle,
+    pub ender: Ender,
     /// Where exits are counted.
     pub counters: Arc<Counters>,
     /// What every vCPU's thread enters.
@@ -168,7 +168,7 @@ struct Worker {
 impl Worker {
     fn run(self) {
         let index = self.index;
-        let _guard = PanicGuard::new(&self.shared.vmm, format!("vCPU {index}"));
+        let _guard = PanicGuard::new(&self.shared.ender, format!("vCPU {index}"));
         let mut vcpu = match self.begin() {
             Ok(vcpu) => vcpu,
             Err(error) => return drop(self.ready.send(Err(error))),
@@ -182,12 +182,12 @@ impl Worker {
         self.back(&self.ahead);
         if index == 0 {
             if let Err(error) = vm::set_start(&vcpu, start) {
-                return self.shared.vmm.end(Ending::Kvm { vcpu: index, what: error.to_string() });
+                return self.shared.ender.end(Ending::Kvm { vcpu: index, what: error.to_string() });
             }
             self.shared.timeline.phase("first KVM_RUN");
         }
         if let Some(ending) = self.run_guest(&mut vcpu) {
-            self.shared.vmm.end(ending);
+            self.shared.ender.end(ending);
         }
     }
 

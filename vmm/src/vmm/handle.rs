@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ways to the owner of a VM: one for the VM's own threads, one for everybody else.
+//! The ways to the owner of a VM: one for the VM's own threads ([`Ender`]), one for everybody else.
 
 use std::fmt;
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 
 use super::call::{Answer, Call};
 use super::error::VmmError;
+use crate::ender::Ender;
 use crate::ending::Ending;
 
 /// What the owner is told.
@@ -53,27 +53,16 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// For one VM's threads: they can end it.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    messages: Sender<Message>,
-    vm: u64,
-}
-
-impl Handle {
-    /// Ends the VM. The first ending counts; one that is over hears no more.
-    pub fn end(&self, ending: Ending) {
-        let _ = self.messages.send(Message::End { vm: self.vm, ending });
-    }
-}
-
 /// For whoever wants something of the owner, from any thread.
 #[derive(Debug, Clone)]
 pub struct Caller(pub(super) Sender<Message>);
 
 impl Caller {
-    pub(super) fn handle(&self, vm: u64) -> Handle {
-        Handle { messages: self.0.clone(), vm }
+    /// For the threads of the VM with that number.
+    pub(super) fn ender(&self, vm: u64) -> Ender {
+        let messages = self.0.clone();
+        // An owner that is gone has ended it.
+        Ender::new(move |ending| drop(messages.send(Message::End { vm, ending })))
     }
 
     /// Asks for `call`. `reply` is called with the answer, once and in any case, by a thread that it must not hold up.
@@ -95,50 +84,9 @@ impl Caller {
     }
 }
 
-/// Reports an ending if the thread that has it panics: without that thread the VM would be for ever what it is then. Of use only
-/// where panics unwind; release builds abort.
-#[derive(Debug)]
-pub struct PanicGuard {
-    vmm: Handle,
-    of: String,
-}
-
-impl PanicGuard {
-    /// A guard for the thread that serves `of`.
-    #[must_use]
-    pub fn new(vmm: &Handle, of: String) -> Self {
-        Self { vmm: vmm.clone(), of }
-    }
-}
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.vmm.end(Ending::Internal { what: format!("the thread of {} has panicked", self.of) });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_thread_that_panics_is_the_end_and_one_that_returns_is_not() {
-        let (sender, messages) = channel();
-        let vmm = Caller(sender).handle(7);
-        for (of, panics) in [("disk", false), ("vCPU 7", true)] {
-            let guard = PanicGuard::new(&vmm, of.to_owned());
-            let thread = thread::spawn(move || {
-                let _guard = guard;
-                assert!(!panics, "on purpose");
-            });
-            assert_eq!(thread.join().is_err(), panics);
-        }
-        let Ok(Message::End { vm: 7, ending }) = messages.try_recv() else { panic!("nothing was said") };
-        assert_eq!(ending, Ending::Internal { what: "the thread of vCPU 7 has panicked".to_owned() });
-        assert!(messages.try_recv().is_err());
-    }
 
     #[test]
     fn an_owner_that_is_gone_says_so() {
@@ -148,7 +96,7 @@ mod tests {
         caller.call(Call::Info, move |answer| answered.send(answer.is_err()).unwrap());
         drop(messages);
         assert!(answer.recv().unwrap(), "what it has not taken is answered, too");
-        caller.handle(1).end(Ending::PowerOff);
+        caller.ender(1).end(Ending::PowerOff);
         assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "the VMM is about to end");
     }
 }

@@ -11,11 +11,11 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::aftermath::Aftermath;
 use super::error::{StartError, VmmError};
-use super::handle::Handle;
 use super::lifecycle::{State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, SerialConfig, VmConfig};
 use crate::devices::virtio::Running;
+use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::memory::guest::page_faults;
 use crate::observe::counters::{Counters, Snapshot};
@@ -27,6 +27,8 @@ use crate::vcpu::Threads;
 const REST: Duration = Duration::from_secs(5);
 /// How long vCPUs may take to end. Nothing depends on that they have.
 const FINISH: Duration = Duration::from_millis(500);
+/// How often a guest is asked to power off.
+const PRESS_AGAIN: Duration = Duration::from_secs(5);
 
 /// Where a VM comes from.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +43,7 @@ pub struct Origin {
 #[derive(Debug)]
 pub(super) struct Live {
     state: State,
-    handle: Handle,
+    ender: Ender,
     vcpus: Threads,
     workers: Vec<Running>,
     power_button: EventFd,
@@ -49,8 +51,10 @@ pub(super) struct Live {
     kvm: Kvm,
     console: Option<Console>,
     shutdown_timeout: Duration,
-    /// When it ends although nothing has happened, once it has been asked to power off.
-    deadline: Option<Instant>,
+    /// When it was asked to power off.
+    asked: Option<Instant>,
+    /// How long after that the power button is pressed again.
+    again: Duration,
     since: Instant,
     aftermath: Aftermath,
 }
@@ -61,14 +65,14 @@ impl Live {
     pub(super) fn start(
         vm: VmConfig,
         origin: Origin,
-        handle: Handle,
+        ender: Ender,
         (jail, once): (Jail, bool),
         ready: impl FnOnce(&Control) -> io::Result<()>,
     ) -> Result<Self, StartError> {
         let timeline = Arc::new(origin.zero.map_or_else(Timeline::from_now, Timeline::new));
         let mut config = Config::try_from(vm)?;
         timeline.phase("configuration valid");
-        let control = Control::new(handle.clone(), walled(jail, &config).map_err(BootError::Jail)?, once);
+        let control = Control::new(ender.clone(), walled(jail, &config).map_err(BootError::Jail)?, once);
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
         if origin.again
             && let SerialConfig::File(output) = &mut config.machine.serial
@@ -82,7 +86,7 @@ impl Live {
         let Booted { vcpus, workers, power_button, counters, kvm, console } = prepared.start(&control)?;
         Ok(Self {
             state: State::Running,
-            handle,
+            ender,
             vcpus,
             workers,
             power_button,
@@ -90,7 +94,8 @@ impl Live {
             kvm,
             console,
             shutdown_timeout,
-            deadline: None,
+            asked: None,
+            again: PRESS_AGAIN,
             since: Instant::now(),
             aftermath,
         })
@@ -142,23 +147,28 @@ impl Live {
             return self.stop("a signal came and the power button does not work".to_owned());
         }
         tracing::info!("asked the guest to power off");
-        // Longer than the clock can say is for ever.
-        self.deadline = Instant::now().checked_add(self.shutdown_timeout);
+        self.asked = Some(Instant::now());
+        self.again = PRESS_AGAIN;
     }
 
-    /// When it is to end, whatever its guest does.
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// When something is to be done although nobody says anything, once the guest has been asked to power off.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        self.asked?.checked_add(self.again.min(self.shutdown_timeout))
     }
 
-    /// How it ends then.
-    pub(super) fn late(&self) -> Ending {
-        Ending::Stopped { why: format!("it did not power off within {} s", self.shutdown_timeout.as_secs()) }
+    /// Does what is to be done then: asks again, since a guest that is still starting has not heard; or says how the VM ends.
+    pub(super) fn late(&mut self) -> Option<Ending> {
+        if self.asked.is_some_and(|asked| asked.elapsed() < self.shutdown_timeout) {
+            self.again += PRESS_AGAIN;
+            return self.press_power_button().err().map(|error| Ending::Internal { what: error.to_string() });
+        }
+        let why = format!("it did not power off within {} s", self.shutdown_timeout.as_secs());
+        Some(Ending::Stopped { why })
     }
 
     /// Ends it, for a reason from outside.
     pub(super) fn stop(&self, why: String) {
-        self.handle.end(Ending::Stopped { why });
+        self.ender.end(Ending::Stopped { why });
     }
 
     /// What its vCPUs and devices have done.

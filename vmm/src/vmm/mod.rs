@@ -7,6 +7,8 @@
 mod aftermath;
 mod call;
 mod error;
+#[cfg(any(test, fuzzing))]
+mod exercise;
 mod handle;
 mod lifecycle;
 mod live;
@@ -21,7 +23,7 @@ use std::{io, mem};
 use kvm_ioctls::Kvm;
 
 use crate::boot::Entry;
-use crate::check::chain;
+use crate::chain::chain;
 use crate::config::VmConfig;
 use crate::ending::Ending;
 use crate::events::Events;
@@ -32,7 +34,7 @@ use crate::stdio;
 pub use aftermath::Aftermath;
 pub use call::{Answer, Call, Info, InfoState};
 pub use error::{StartError, TimelineError, VmmError};
-pub use handle::{Caller, Handle, PanicGuard};
+pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};
 pub use live::Origin;
 
@@ -142,7 +144,8 @@ impl Vmm {
         begin: impl FnOnce() -> Option<G> + Send + 'static,
     ) -> io::Result<()> {
         if !mem::replace(&mut self.listening, true) {
-            signals::listen(self.caller(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
+            let caller = self.caller();
+            signals::listen(move || caller.signal(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
         }
         Ok(())
     }
@@ -169,10 +172,10 @@ impl Vmm {
         }
         self.events.vm("booting");
         self.started += 1;
-        let (config, handle) = (kept.config.clone(), self.caller.handle(self.started));
+        let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
-        let live = Live::start(config, origin, handle, (jail, once), |control| {
+        let live = Live::start(config, origin, ender, (jail, once), |control| {
             self.starting.store(false, Ordering::Release);
             let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
             self.listen(|| (), || entry.pass())
@@ -219,16 +222,20 @@ impl Vmm {
 
     /// What comes next: a message, or the end of a VM whose time is up.
     fn next(&mut self) -> Message {
-        let deadline = self.live().and_then(|live| live.deadline());
-        let message = match deadline {
-            Some(deadline) => self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-            None => self.messages.recv().map_err(RecvTimeoutError::from),
-        };
-        // Its own way to itself is there: it can always be told something.
-        message.unwrap_or_else(|_| Message::End {
-            vm: self.started,
-            ending: self.live().map_or_else(lost, |live| live.late()),
-        })
+        loop {
+            let alarm = self.live().and_then(|live| live.alarm());
+            let message = match alarm {
+                Some(alarm) => self.messages.recv_timeout(alarm.saturating_duration_since(Instant::now())),
+                None => self.messages.recv().map_err(RecvTimeoutError::from),
+            };
+            if let Ok(message) = message {
+                return message;
+            }
+            // Its own way to itself is there: it can always be told something.
+            if let Some(ending) = self.live().map_or_else(|| Some(lost()), Live::late) {
+                return Message::End { vm: self.started, ending };
+            }
+        }
     }
 
     fn live(&mut self) -> Option<&mut Live> {

@@ -14,6 +14,8 @@ mod server;
 #[path = "../common/images.rs"]
 #[expect(dead_code, reason = "one image of several")]
 mod images;
+#[path = "../common/times.rs"]
+mod times;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use crate::FLATBOOT;
 use crate::host::{Host, Needs};
 use crate::images;
 use crate::refusal::{ERROR, Row, USAGE, matches};
+use crate::times::times;
 
 /// What a test does on a host.
 type Body = fn(&Host) -> Result<(), Failed>;
@@ -136,7 +137,7 @@ fn failed_guest(host: &Host) -> Result<(), Failed> {
 
 /// More resets than there may be open files, each of which leaves its mark in the console's file; then SIGTERM ends it.
 fn resets(_host: &Host) -> Result<(), Failed> {
-    const RESETS: usize = 64;
+    let resets = usize::try_from(times(64)?)?;
     let directory = tempfile::tempdir()?;
     let (kernel, console) = (directory.path().join("kernel"), directory.path().join("console"));
     fs::write(&kernel, program(RESET))?;
@@ -147,14 +148,14 @@ fn resets(_host: &Host) -> Result<(), Failed> {
     );
     let mut flatboot = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     // However long it takes, unless it ends.
-    while fs::read(&console).map_or(0, |said| said.len()) < RESETS && flatboot.try_wait()?.is_none() {
+    while fs::read(&console).map_or(0, |said| said.len()) < resets && flatboot.try_wait()?.is_none() {
         thread::sleep(Duration::from_millis(20));
     }
     let stopped = Command::new("kill").arg(flatboot.id().to_string()).status()?;
     let output = flatboot.wait_with_output()?;
     let said = String::from_utf8(output.stderr)?;
     let marks = fs::read(&console)?;
-    assert!(stopped.success() && marks.len() >= RESETS, "{} resets, then: {said}", marks.len());
+    assert!(stopped.success() && marks.len() >= resets, "{} resets, then: {said}", marks.len());
     assert!(marks.iter().all(|mark| *mark == b'R') && !said.contains("error"), "{said}");
     Ok(())
 }

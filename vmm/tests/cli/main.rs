@@ -11,6 +11,7 @@ mod firmware;
 mod host;
 mod jail;
 mod kernels;
+mod kills;
 mod kvm;
 mod outputs;
 mod print;
@@ -19,6 +20,8 @@ mod values;
 
 #[path = "../common/images.rs"]
 mod images;
+#[path = "../common/times.rs"]
+mod times;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,5 +55,6 @@ fn main() -> ExitCode {
     trials.extend(backing::trials(&host));
     trials.extend(kvm::trials(&host));
     trials.extend(jail::trials(&host));
+    trials.extend(kills::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

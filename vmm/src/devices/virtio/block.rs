@@ -22,7 +22,7 @@ use super::limit::Limiter;
 use super::{Request, Segment, VirtioDevice, cut, length};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
-use crate::observe::counters::DiskCounters;
+use crate::observe::devices::DiskCounters;
 
 /// Bytes in a sector, the unit of the protocol and of this device.
 pub const SECTOR_SIZE: u64 = 512;

@@ -2,6 +2,7 @@
 //! virtio entropy device (virtio 1.2, section 5.4).
 
 use std::fs::File;
+use std::sync::Arc;
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_RNG;
 use vm_memory::bitmap::BitmapSlice;
@@ -9,6 +10,7 @@ use vm_memory::{GuestMemory as _, Permissions, ReadVolatile, VolatileSlice};
 
 use super::{Request, Segment, VirtioDevice, cut};
 use crate::memory::GuestMemory;
+use crate::observe::devices::RngCounters;
 
 const QUEUE_SIZE: u16 = 64;
 /// Most bytes that one request gets; a driver asks again for more.
@@ -18,13 +20,20 @@ const BYTES_PER_REQUEST: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Rng {
     source: File,
+    counters: Arc<RngCounters>,
 }
 
 impl Rng {
     /// Takes bytes from `source`, usually `/dev/urandom`. The guest waits while it blocks.
     #[must_use]
     pub fn new(source: File) -> Self {
-        Self { source }
+        Self { source, counters: Arc::default() }
+    }
+
+    /// What it counts by.
+    #[must_use]
+    pub fn counters(&self) -> Arc<RngCounters> {
+        Arc::clone(&self.counters)
     }
 
     /// Fills `segment` as far as memory and source reach; returns how far, and whether that is all of it.
@@ -86,14 +95,16 @@ impl VirtioDevice for Rng {
         if !request.is_well_formed() {
             return 0;
         }
-        let mut written = 0;
+        let (mut written, mut short) = (0, false);
         for segment in cut(&request.writable, 0..BYTES_PER_REQUEST) {
             let (count, all) = self.fill(memory, segment);
             written += count;
-            if !all {
+            short = !all;
+            if short {
                 break;
             }
         }
+        self.counters.given(written.into(), short);
         written
     }
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each kind of device counts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters with names.
+pub trait DeviceCounters: fmt::Debug + Send + Sync {
+    /// What they are now.
+    fn values(&self) -> BTreeMap<&'static str, u64>;
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+fn values<const N: usize>(counters: [(&'static str, &AtomicU64); N]) -> BTreeMap<&'static str, u64> {
+    counters.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).into()
+}
+
+/// What a disk has done.
+#[derive(Debug, Default)]
+pub struct DiskCounters {
+    /// Bytes that the guest has read.
+    pub read_bytes: AtomicU64,
+    /// Requests that did so.
+    pub read_ops: AtomicU64,
+    /// Bytes that it has written.
+    pub write_bytes: AtomicU64,
+    /// Requests that did so.
+    pub write_ops: AtomicU64,
+    /// Requests that have failed, the guest's fault or not.
+    pub errors: AtomicU64,
+    /// Times that the disk's limit made it wait.
+    pub throttled: AtomicU64,
+}
+
+impl DiskCounters {
+    /// `bytes` were read.
+    pub fn read(&self, bytes: u64) {
+        add(&self.read_bytes, bytes);
+        add(&self.read_ops, 1);
+    }
+
+    /// `bytes` were written.
+    pub fn written(&self, bytes: u64) {
+        add(&self.write_bytes, bytes);
+        add(&self.write_ops, 1);
+    }
+}
+
+impl DeviceCounters for DiskCounters {
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        values([
+            ("read_bytes", &self.read_bytes),
+            ("read_ops", &self.read_ops),
+            ("write_bytes", &self.write_bytes),
+            ("write_ops", &self.write_ops),
+            ("errors", &self.errors),
+            ("throttled", &self.throttled),
+        ])
+    }
+}
+
+/// What an entropy device has done.
+#[derive(Debug, Default)]
+pub struct RngCounters {
+    /// Random bytes that the guest has been given.
+    read_bytes: AtomicU64,
+    /// Requests for some.
+    read_ops: AtomicU64,
+    /// Those of them that got less than they asked for and could have.
+    errors: AtomicU64,
+}
+
+impl RngCounters {
+    /// A request was given `bytes`; `short` if it should have been given more.
+    pub fn given(&self, bytes: u64, short: bool) {
+        add(&self.read_bytes, bytes);
+        add(&self.read_ops, 1);
+        add(&self.errors, short.into());
+    }
+}
+
+impl DeviceCounters for RngCounters {
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        values([("read_bytes", &self.read_bytes), ("read_ops", &self.read_ops), ("errors", &self.errors)])
+    }
+}
+
+/// What the serial port has done.
+#[derive(Debug, Default)]
+pub struct SerialCounters {
+    /// Bytes that the guest has written.
+    write_bytes: AtomicU64,
+    /// Those that a limit has dropped besides.
+    dropped_bytes: AtomicU64,
+}
+
+impl SerialCounters {
+    /// `bytes` were written.
+    pub fn written(&self, bytes: u64) {
+        add(&self.write_bytes, bytes);
+    }
+
+    /// `bytes` were dropped.
+    pub fn dropped(&self, bytes: u64) {
+        add(&self.dropped_bytes, bytes);
+    }
+}
+
+impl DeviceCounters for SerialCounters {
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        values([("write_bytes", &self.write_bytes), ("dropped_bytes", &self.dropped_bytes)])
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SIGKILL, at any moment from exec until the guest runs: nothing stays that would be in the way of the next start.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+
+use super::FLATBOOT;
+use super::host::{Host, Needs};
+use super::kvm::program;
+use super::times::times;
+
+/// `mov dx, 0x3f8; mov al, 'R'; out dx, al; 1: jmp 1b`
+const RUNS: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
+
+pub(crate) fn trials(host: &Host) -> Vec<Trial> {
+    let trial = |name: &'static str, options: &'static str| {
+        Trial::test(name, move || killed(options)).with_ignored_flag(host.skips(name, Needs::OpenKvm))
+    };
+    vec![
+        trial("killed at any moment of its start: the next start finds all as it was", ""),
+        trial("the keeper of a VM is killed at any moment: the same", "--restart-on-reset"),
+    ]
+}
+
+/// A start holds the disk's lock, the socket and the console's file. The one after it takes them all, or says what is in its way.
+fn killed(options: &str) -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    fs::write(directory.path().join("disk"), [0; 4096])?;
+    let until_it_runs = runs(directory.path(), options)?;
+    // The third part of them after the guest has begun.
+    let span = u64::try_from(until_it_runs.as_nanos())? * 3 / 2;
+    for _ in 0..times(100)? {
+        let delay = Duration::from_nanos(RandomState::new().build_hasher().finish() % span);
+        let mut child = start(directory.path(), options)?;
+        thread::sleep(delay);
+        child.kill()?;
+        let (status, said) = ended(child)?;
+        let killed = status.signal() == Some(9) && !said.contains("error");
+        assert!(killed, "killed {delay:?} after its start: {status}: {said}");
+    }
+    runs(directory.path(), options)?;
+    let mut left: Vec<_> = fs::read_dir(directory.path())?.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["console", "disk", "kernel"]);
+    Ok(())
+}
+
+fn start(directory: &Path, options: &str) -> Result<Child, Failed> {
+    let arguments = "run --kernel kernel --memory size=64M --disk path=disk --rng off --serial file=console \
+                     --api-socket path=socket --shutdown-timeout 1";
+    let mut flatboot = Command::new(FLATBOOT);
+    flatboot.args(arguments.split_whitespace()).args(options.split_whitespace()).current_dir(directory);
+    Ok(flatboot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
+}
+
+/// How it ended and what it said. Standard error ends when nobody has it any more: with the last of its processes.
+fn ended(child: Child) -> Result<(ExitStatus, String), Failed> {
+    let output = child.wait_with_output()?;
+    Ok((output.status, String::from_utf8(output.stderr)?))
+}
+
+/// How long it takes until the guest runs, which SIGTERM ends.
+fn runs(directory: &Path, options: &str) -> Result<Duration, Failed> {
+    let console = directory.join("console");
+    // It may be there from an earlier start.
+    let _ = fs::remove_file(&console);
+    let begin = Instant::now();
+    let mut child = start(directory, options)?;
+    while fs::read(&console).map_or(true, |said| said.is_empty()) && child.try_wait()?.is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let took = begin.elapsed();
+    Command::new("kill").arg(child.id().to_string()).status()?;
+    let (status, said) = ended(child)?;
+    assert!(status.code() == Some(6), "{status}: {said}");
+    Ok(took)
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How often something is done again that must be the same each time.
+
+use std::env;
+
+use libtest_mimic::Failed;
+
+/// What `FLATBOOT_TIMES` says, which `make repeat` sets; else `default`, which takes seconds.
+pub(crate) fn times(default: u32) -> Result<u32, Failed> {
+    let Ok(text) = env::var("FLATBOOT_TIMES") else { return Ok(default) };
+    text.parse().map_err(|_| format!("FLATBOOT_TIMES={text}: must be a number").into())
+}
