@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | browser | stress | check
+# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | browser | stress | check | fuzz
 set -euo pipefail
 
 packages_of() {
@@ -16,8 +16,9 @@ packages_of() {
 	browser) echo chromium ;;
 	stress) echo stress-ng ;;
 	check) echo shellcheck ;;
+	fuzz) echo g++ ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, browser, stress or check" >&2
+		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, browser, stress, check or fuzz" >&2
 		return 2
 		;;
 	esac

@@ -25,6 +25,8 @@
 //! | `calm` | no line of the kernel log says that something broke | `lines` |
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
+//! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
+//! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
@@ -41,7 +43,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::{accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, report};
+use crate::{
+    accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, processors, pulse,
+    report,
+};
 use crate::{showmem, steady, storm, tables, walk};
 
 /// Fields of a passed or failed check; an error fails it with a field `error`.
@@ -91,6 +96,8 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "text" => kernel::text(),
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
+        "processors" => processors::processors(),
+        "pulse" => pulse::pulse(needed("DEVICE")?),
         "rng" => devices::rng(),
         "identifiers" => identifiers::identifiers(),
         "dentries" => tables::dentries(needed("COUNT")?),

@@ -13,7 +13,7 @@ use crate::{files, report};
 
 const SECTOR: usize = 512;
 /// What `diskwrite` writes: a page, so that no file-system block is half old.
-const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// Reads the first and the last sector.
 pub(crate) fn disk(device: &str) -> Outcome {
@@ -52,7 +52,8 @@ fn read_uncached(device: &str, offset: u64) -> io::Result<Vec<u8>> {
     Ok(block)
 }
 
-fn size(device: &str) -> Result<u64, String> {
+/// Bytes of a block device.
+pub(crate) fn size(device: &str) -> Result<u64, String> {
     Ok(files::number(format!("/sys/class/block/{}/size", name(device)))? * SECTOR as u64)
 }
 

@@ -31,6 +31,8 @@ mod loopback;
 mod memmap;
 mod memory;
 mod modules;
+mod processors;
+mod pulse;
 mod report;
 mod showmem;
 mod steady;

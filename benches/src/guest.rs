@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::command::{Command, Outcome};
 use crate::door::{Error, Session};
+use crate::served;
 
 /// What starts every line that the tiny init reports.
 const REPORT: &str = "FLATBOOT ";
@@ -44,6 +45,8 @@ pub struct Guest {
     pub timeline: Option<PathBuf>,
     /// The guest is ended after this time.
     pub limit: Duration,
+    /// Whether requests to a server start it, in the place of `flatboot run`.
+    pub served: bool,
 }
 
 /// How a guest ended and what it said.
@@ -107,6 +110,7 @@ impl Guest {
             options: Vec::new(),
             timeline: None,
             limit: Duration::from_secs(240),
+            served: false,
         }
     }
 
@@ -155,7 +159,14 @@ impl Guest {
         self
     }
 
-    /// `flatboot run …` for this guest.
+    /// The same, started by requests to a server.
+    #[must_use]
+    pub fn served(mut self) -> Self {
+        self.served = true;
+        self
+    }
+
+    /// `flatboot run …` for this guest, or what stands in its place.
     #[must_use]
     pub fn command(&self, flatboot: &Path) -> Command {
         let checks =
@@ -172,7 +183,7 @@ impl Guest {
                 command = command.arg(option).arg(file);
             }
         }
-        command
+        if self.served { served::instead_of(command) } else { command }
     }
 
     /// Runs it to its end.

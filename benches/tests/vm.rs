@@ -42,7 +42,6 @@ fn main() -> ExitCode {
         vm::debian::TESTS,
         vm::firmware::TESTS,
         vm::sweep::TESTS,
-        vm::memmap::accounts::TESTS,
         vm::tables::TESTS,
         vm::cloud::tests(),
     ]
@@ -52,6 +51,7 @@ fn main() -> ExitCode {
     trials.extend(vm::handoff::corrupted().map(|(name, table)| {
         Trial::test(format!("handoff::ignored::{name}"), move || vm::handoff::is_ignored(Lab::get()?, &table))
     }));
+    trials.extend(vm::memmap::accounts::trials());
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -18,7 +18,10 @@ pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 /// random, KVM takes a guest for one with a slower TSC, which needs scaling that SVM lacks here; `set_tsc_khz()` then fails half
 /// way and the guest's TSC-deadline timers hardly ever fire: it boots seconds slower and hangs in power-off. 2 % is twice the
 /// largest correction that the kernel accepts.
-const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic kvm.tsc_tolerance_ppm=20000";
+///
+/// `no_timer_check`: the kernel counts on ten ticks of the timer within a loop of its own, and panics ("IO-APIC + timer doesn't
+/// work!") where this machine has so much else to do that they do not come.
+const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check kvm.tsc_tolerance_ppm=20000";
 
 /// Files that one host needs, all but memory and kernel in one temporary directory.
 #[derive(Debug)]

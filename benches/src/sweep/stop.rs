@@ -29,7 +29,7 @@ impl Stop {
     }
 
     /// From here on `session` is what a stop ends; one that came before ends it at once.
-    pub(super) fn guard(&self, session: SessionControl, signal: i32) {
+    pub(crate) fn guard(&self, session: SessionControl, signal: i32) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
         if self.is_asked() {
             self.ask(signal);
@@ -37,7 +37,7 @@ impl Stop {
     }
 
     /// The session is over.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! VMs that are made, watched and ended through the control API, by curl, as anybody else would.
 
+use std::env;
+use std::time::Duration;
+
+use flatboot_bench::guest;
 use libtest_mimic::Failed;
 
 use super::lab::{Lab, require};
@@ -10,6 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("api::a_vm_from_creation_to_deletion", whole_life),
     ("api::a_guest_that_powers_off_ends_the_server", power_off),
     ("api::a_guest_that_resets_comes_up_again", reset),
+    ("api::pauses_are_exact", pauses),
     ("api::run_serves_too", run),
 ];
 
@@ -82,6 +87,34 @@ fn power_off(lab: &Lab) -> Result<(), Failed> {
 fn reset(lab: &Lab) -> Result<(), Failed> {
     let rest = "put vm.boot; until_it inits 3; put vm.delete; put vmm.shutdown; wait $pid; echo ended";
     prints(lab, &script(lab, "flatboot.end=reboot", rest), "ended")
+}
+
+/// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and all that
+/// its clock jumps is within the time from the requests to pause to the answers of those to resume.
+fn pauses(lab: &Lab) -> Result<(), Failed> {
+    let times = env::var("FLATBOOT_TIMES").map_or(Ok(10), |text| text.parse::<u32>())?;
+    let rest = format!(
+        r#"
+put vm.boot; until_it grep -q '"begun":true' console
+n=0; paused=0
+while [ $n -lt {times} ]; do
+    n=$((n+1)); from=$(date +%s%N); put vm.pause; sleep 0.1; put vm.resume; paused=$((paused + $(date +%s%N) - from))
+done
+printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; cat console; echo $paused
+"#
+    );
+    let script = script(lab, "flatboot.check=pulse=/dev/vda,calm flatboot.end=poweroff", &rest);
+    let outcome = lab.shell_for(&script, Duration::from_secs(240) + Duration::from_secs(2) * times)?;
+    let said = outcome.stdout_text();
+    let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
+    let reports = guest::reports(&said);
+    let has_passed = |name: &str| reports.iter().any(|report| report["check"] == name && report["ok"] == true);
+    require(outcome.code == 0 && has_passed("pulse") && has_passed("calm"), seen)?;
+    let pulse = reports.iter().find(|report| report["jumps"].is_u64()).ok_or("no report of the clock")?;
+    let paused: u64 = said.lines().next_back().unwrap_or_default().parse()?;
+    let (jumps, jumped) = (pulse["jumps"].as_u64().unwrap_or(0), pulse["jumped_ns"].as_u64().unwrap_or(u64::MAX));
+    // Each pause was one: the guest saw it. An eleventh of the time is left to a host that has other things to do.
+    require(jumps >= u64::from(times) && jumped <= paused + paused / 10, seen)
 }
 
 fn run(lab: &Lab) -> Result<(), Failed> {

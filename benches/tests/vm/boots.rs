@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("boots::cpus_2", |lab| boots(lab, 2, "1G")),
     ("boots::cpus_4", |lab| boots(lab, 4, "1G")),
     ("boots::cpus_16", |lab| boots(lab, 16, "1G")),
+    ("boots::processors_are_cores_of_one_package", processors),
     ("boots::memory_64M", |lab| boots(lab, 1, "64M")),
     ("boots::memory_256M", |lab| boots(lab, 2, "256M")),
     ("boots::memory_3G", |lab| boots(lab, 2, "3G")),
@@ -44,6 +45,31 @@ fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
     // All but the legacy hole of 384 KiB and the first page is present, whatever the kernel then reserves of it.
     let missing = kib(memory).saturating_sub(present * 4);
     require(missing < 1024, || format!("{missing} KiB of {memory} are not in any zone: {meminfo}"))
+}
+
+/// What the kernel makes of CPUID is what flatboot means, with a number of vCPUs for which APIC ids have bits to spare, too.
+fn processors(lab: &Lab) -> Result<(), Failed> {
+    for cpus in [1, 3, 4] {
+        let ended = lab.passes(&lab.guest().cpus(cpus).checks("processors,nodmesg=[Firmware Bug]"))?;
+        let report = ended.report("processors").ok_or("no report")?;
+        let said = report["processors"].as_array().ok_or("no processors")?;
+        require(said.len() == usize::from(cpus), || format!("{report}"))?;
+        for (index, processor) in said.iter().enumerate() {
+            require(is_core(processor, index, cpus), || format!("{cpus} vCPUs, number {index}: {processor}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A core of the one package, with two levels of caches of its own.
+fn is_core(processor: &Value, index: usize, cpus: u8) -> bool {
+    let own = ["processor", "apic_id", "core"].iter().all(|name| processor[*name] == index);
+    let package = ["threads_of_package", "cores_of_package"].iter().all(|name| processor[*name] == cpus);
+    let everybody = if cpus == 1 { "0".to_owned() } else { format!("0-{}", cpus - 1) };
+    let shared = |level: u64| if level < 3 { index.to_string() } else { everybody.clone() };
+    let right = |cache: &Value| cache["shared"] == shared(cache["level"].as_u64().unwrap_or(0));
+    let caches = processor["caches"].as_array().is_some_and(|caches| !caches.is_empty() && caches.iter().all(right));
+    own && package && processor["package"] == 0 && caches
 }
 
 fn zones(meminfo: &Value) -> Vec<Value> {

@@ -81,7 +81,12 @@ impl Lab {
 
     /// Runs any program behind the door.
     pub(crate) fn shell(&self, script: &str) -> Result<Outcome, Failed> {
-        let command = Command::new("/bin/sh").args(["-c", script]).timeout(Duration::from_secs(240));
+        self.shell_for(script, Duration::from_secs(240))
+    }
+
+    /// The same, at most so long.
+    pub(crate) fn shell_for(&self, script: &str, limit: Duration) -> Result<Outcome, Failed> {
+        let command = Command::new("/bin/sh").args(["-c", script]).timeout(limit);
         Ok(self.with_session(|session| session.run(&command))?)
     }
 

@@ -4,13 +4,13 @@
 
 use flatboot_bench::artifact;
 use flatboot_bench::guest::Ended;
-use libtest_mimic::Failed;
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::Body;
 use crate::vm::lab::{Lab, require};
 
-pub(crate) const TESTS: &[(&str, Body)] = &[
+const TESTS: &[(&str, Body)] = &[
     ("memmap::accounts::by_default::async", |lab| compare(lab, "async", &DEFAULTS)),
     ("memmap::accounts::by_default::ondemand", |lab| compare(lab, "ondemand", &DEFAULTS)),
     ("memmap::accounts::of_two_nodes::ondemand", |lab| compare(lab, "ondemand", &NODES)),
@@ -19,6 +19,15 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("memmap::accounts::set_before_memory_is_filled::ondemand", |lab| compare(lab, "ondemand", &SET)),
     ("memmap::accounts::steady_while_memory_is_filled", steady),
 ];
+
+/// All of these where there is a kernel of the same configuration without the series. Of a distribution's there is none.
+pub(crate) fn trials() -> impl Iterator<Item = Trial> {
+    let alone = artifact::guest_modules().is_some();
+    if alone {
+        eprintln!("SKIPPED: memmap::accounts: this kernel is not built without the series, to compare with");
+    }
+    TESTS.iter().map(move |(name, body)| Trial::test(*name, move || body(Lab::get()?)).with_ignored_flag(alone))
+}
 
 /// One guest: what it is told, and what it checks in the modes and on the kernel without.
 struct Case {

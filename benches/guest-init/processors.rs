@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the kernel has made of CPUID: who is who, and who shares what with whom.
+
+use serde_json::{Map, Value, json};
+
+use crate::checks::{Outcome, fields};
+use crate::files;
+
+const CPUS: &str = "/sys/devices/system/cpu";
+/// Of /proc/cpuinfo, and what they are called in the report.
+const NUMBERS: [(&str, &str); 7] = [
+    ("processor", "processor"),
+    ("apicid", "apic_id"),
+    ("initial apicid", "apic_id_of_cpuid"),
+    ("physical id", "package"),
+    ("core id", "core"),
+    ("siblings", "threads_of_package"),
+    ("cpu cores", "cores_of_package"),
+];
+
+/// Every processor's own words agree on its APIC id.
+pub(crate) fn processors() -> Outcome {
+    let text = files::text("/proc/cpuinfo")?;
+    let mut processors: Vec<_> = text.split("\n\n").filter(|part| !part.trim().is_empty()).map(numbers).collect();
+    for (index, processor) in processors.iter_mut().enumerate() {
+        processor.insert("caches".to_owned(), caches(index)?);
+    }
+    let agree = |processor: &Map<String, Value>| processor.get("apic_id") == processor.get("apic_id_of_cpuid");
+    Ok((!processors.is_empty() && processors.iter().all(agree), fields([("processors", json!(processors))])))
+}
+
+/// The numbers of a processor; one that is not said is missing.
+fn numbers(part: &str) -> Map<String, Value> {
+    let pairs = part.lines().filter_map(|line| line.split_once(':'));
+    let pairs = pairs.filter_map(|(name, value)| {
+        let (_, name) = NUMBERS.iter().find(|(wanted, _)| *wanted == name.trim())?;
+        Some(((*name).to_owned(), Value::from(value.trim().parse::<u64>().ok()?)))
+    });
+    pairs.collect()
+}
+
+/// Of each cache its level, and the processors that share it.
+fn caches(processor: usize) -> Result<Value, String> {
+    let directory = format!("{CPUS}/cpu{processor}/cache");
+    let mut caches = Vec::new();
+    for name in files::names(&directory).into_iter().filter(|name| name.starts_with("index")) {
+        let level = files::number(format!("{directory}/{name}/level"))?;
+        let shared = files::text(format!("{directory}/{name}/shared_cpu_list"))?;
+        caches.push(json!({ "level": level, "shared": shared.trim() }));
+    }
+    Ok(Value::Array(caches))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_processor_says() {
+        let said = numbers("processor\t: 3\nvendor_id\t: AuthenticAMD\nsiblings\t: 4\napicid\t\t: 3\nflags\t\t: fpu\n");
+        assert_eq!(Value::from(said), json!({ "processor": 3, "threads_of_package": 4, "apic_id": 3 }));
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A guest that is never at rest: it watches its clock, and writes to a disk and reads it back, until somebody writes `stop` to the
+//! disk's last block from outside. Whoever pauses the VM meanwhile wants to know what it made of that.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use serde_json::json;
+
+use crate::checks::{Outcome, fields};
+use crate::devices::{BLOCK, size};
+use crate::report;
+
+/// What is no scheduler's doing.
+const JUMP: Duration = Duration::from_millis(50);
+
+/// For I/O past the page cache.
+#[repr(C, align(4096))]
+struct Block([u8; BLOCK]);
+
+/// Beats until it is told to stop. Its first line says that it has begun.
+pub(crate) fn pulse(device: &str) -> Outcome {
+    let failed = |error: io::Error| format!("{device}: {error}");
+    let blocks = (size(device)? / BLOCK as u64).saturating_sub(1);
+    let disk = File::options().read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(device);
+    let disk = disk.map_err(failed)?;
+    report::print(&json!({ "check": "pulse", "begun": blocks > 0 }));
+    let stop = AtomicBool::new(blocks == 0);
+    let (clock, written) = thread::scope(|scope| {
+        let clock = scope.spawn(|| watch(&stop));
+        let written = write(&disk, blocks, &stop);
+        stop.store(true, Ordering::Relaxed);
+        (clock.join(), written)
+    });
+    let (writes, wrong) = written.map_err(failed)?;
+    let clock = clock.map_err(|_| "the clock's thread panicked".to_owned())?;
+    let report = fields([
+        ("writes", writes.into()),
+        ("wrong", wrong.into()),
+        ("looks", clock.looks.into()),
+        ("backwards", clock.backwards.into()),
+        ("jumps", clock.jumps.into()),
+        ("jumped_ns", json!(clock.jumped.as_nanos())),
+    ]);
+    Ok((writes > 0 && wrong == 0 && clock.backwards == 0, report))
+}
+
+/// Writes and reads back block after block; how many, and how many were not what was written.
+fn write(disk: &File, blocks: u64, stop: &AtomicBool) -> io::Result<(u64, u64)> {
+    let mut block = Block([0; BLOCK]);
+    let (mut writes, mut wrong) = (0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        disk.read_exact_at(&mut block.0, blocks * BLOCK as u64)?;
+        if block.0.starts_with(b"stop") {
+            break;
+        }
+        let at = writes % blocks * BLOCK as u64;
+        let pattern = |n: usize| u8::try_from((n as u64 + writes) % 251).unwrap_or_default();
+        block.0 = std::array::from_fn(pattern);
+        disk.write_all_at(&block.0, at)?;
+        block.0 = [0xff; BLOCK];
+        disk.read_exact_at(&mut block.0, at)?;
+        wrong += u64::from(block.0 != std::array::from_fn(pattern));
+        writes += 1;
+    }
+    Ok((writes, wrong))
+}
+
+/// What a clock that is looked at all the time has shown.
+#[derive(Debug, Default)]
+struct Clock {
+    looks: u64,
+    backwards: u64,
+    jumps: u64,
+    jumped: Duration,
+}
+
+fn watch(stop: &AtomicBool) -> Clock {
+    let (mut clock, mut last) = (Clock::default(), Instant::now());
+    while !stop.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        clock.look(last, now);
+        last = now;
+    }
+    clock
+}
+
+impl Clock {
+    fn look(&mut self, last: Instant, now: Instant) {
+        self.looks += 1;
+        match now.checked_duration_since(last) {
+            None => self.backwards += 1,
+            Some(step) if step >= JUMP => {
+                self.jumps += 1;
+                self.jumped += step;
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_clock_shows() {
+        let (mut clock, now) = (Clock::default(), Instant::now());
+        clock.look(now, now);
+        clock.look(now, now + JUMP);
+        clock.look(now, now + JUMP / 2);
+        clock.look(now + JUMP, now);
+        assert_eq!((clock.looks, clock.backwards, clock.jumps, clock.jumped), (4, 1, 1, JUMP));
+    }
+
+    #[test]
+    fn it_writes_until_it_is_told_to_stop() {
+        let disk = tempfile::tempfile().unwrap();
+        disk.set_len(3 * BLOCK as u64).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| write(&disk, 2, &stop));
+            disk.write_all_at(b"stop", 2 * BLOCK as u64).unwrap();
+            let (_, wrong) = writer.join().unwrap().unwrap();
+            assert_eq!(wrong, 0);
+        });
+    }
+}
