@@ -15,12 +15,19 @@ PROMISES ?=
 DEBUG_KERNEL ?= debug
 MODES  ?= parallel async ondemand
 DURATION ?= 600
+TIMES  ?= 1000
+SECONDS ?= 300
+TARGETS ?=
+INPUT  ?=
+SEED   ?=
 
 CACHE  := $(or $(FLATBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flatboot)
 BIN    := target/x86_64-unknown-linux-gnu/release
 BENCH  := $(BIN)/flatboot-bench
 DENY   := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
 DENY_VERSION := 0.20.2
+FUZZER := $(CACHE)/tools/bin/cargo-fuzz
+FUZZER_VERSION := 0.13.1
 
 RESULTS := target/bench/results.json
 REPORT  := target/bench/report.html
@@ -33,11 +40,13 @@ $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) repor
 echo "==> $(RESULTS) and $(REPORT)"
 endef
 
+fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $(INPUT),--input '$(INPUT)')
+
 # The kernel of KERNEL=cloud instead of the small one, for a command that comes after it.
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress shell bench bench-quick ablation spec clean toolchain deny firmware
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -105,6 +114,17 @@ stress: build ## stress-ng while memory goes offline and comes back (long): MODE
 	@benches/packages.sh kernel stress
 	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' --tests stress --seconds '$(DURATION)' $(MODES)
 
+soak: build ## random VMs that end in random ways, hosts side by side: SECONDS=300; SEED=… begins at a boot that was named
+	@benches/packages.sh kernel
+	@$(WITH_KERNEL) $(BENCH) soak --seconds '$(SECONDS)' $(if $(SEED),--seed '$(SEED)')
+
+repeat: build ## what must be the same each time, TIMES=1000 over: lives of VMs in one process, resets, kills, pauses (long)
+	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test api -- life::
+	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test cli -- 'only resets'
+	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test cli -- 'killed at any moment'
+	@benches/packages.sh kernel
+	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet --release -p flatboot-bench --test vm -- api::pauses
+
 shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
@@ -122,6 +142,10 @@ spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES=
 	@benches/packages.sh kernel
 	@$(WITH_KERNEL) $(BENCH) spec --runs '$(RUNS)' $(PROMISES)
 
+fuzz: fuzz-words toolchain fuzzer ## fuzzing guided by coverage: SECONDS=300 for all TARGETS='api_request vm_config'; INPUT=FILE repeats one
+	@benches/packages.sh fuzz
+	@$(fuzz_run) --cargo-fuzz '$(FUZZER)' $(TARGETS)
+
 clean: ## remove what cargo built (the cache stays)
 	cargo clean
 
@@ -133,3 +157,12 @@ deny: toolchain
 	@$(DENY) --version >/dev/null 2>&1 || { \
 		echo '==> installing cargo-deny $(DENY_VERSION) into $(CACHE)/tools (once, some minutes)'; \
 		cargo install --quiet --locked --root '$(CACHE)/tools' --version $(DENY_VERSION) cargo-deny; }
+
+# Before anything is installed: nobody waits for that to be told of a wrong word.
+fuzz-words:
+	@$(fuzz_run) --check $(TARGETS)
+
+fuzzer: toolchain
+	@$(FUZZER) --version 2>/dev/null | grep -qxF 'cargo-fuzz $(FUZZER_VERSION)' || { \
+		echo '==> installing cargo-fuzz $(FUZZER_VERSION) into $(CACHE)/tools (once, some minutes)'; \
+		cargo install --quiet --locked --root '$(CACHE)/tools' --version $(FUZZER_VERSION) cargo-fuzz; }

@@ -11,7 +11,7 @@ use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
 use flatboot_bench::observe::{HostPages, Until};
 use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Mode, Request, Shape, Threads, Without};
-use flatboot_bench::{Command, HostOptions, spec};
+use flatboot_bench::{Command, HostOptions, soak, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
 ///
@@ -63,6 +63,14 @@ pub(crate) enum Verb {
     /// Exit code: 0 if all that can be tested on this machine hold, 1 if one is missed, 125 if one could not be tested
     /// because something failed, 2 if this command line is wrong, 128 + n after signal n.
     Spec(SpecArgs),
+    /// Boot random VMs that end in random ways, until time is up, and tell each that does not go as planned
+    ///
+    /// A seed decides one boot: --seed S --boots 1 repeats the one that a line names. Exit code: 0 if all went as planned, 1 if one
+    /// did not, 3 if it was stopped, 125 if it could not begin or go on.
+    Soak(SoakArgs),
+    /// See one boot to its end (what `soak` executes beside the VMM)
+    #[command(hide = true)]
+    Attend(AttendArgs),
     /// Draw results files as one HTML page that needs nothing else
     Report(ReportArgs),
     /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
@@ -193,6 +201,49 @@ pub(crate) struct ObserveArgs {
     /// The order, as JSON
     #[arg(last = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// Begin boots for so long [default: 600, without a limit if there is --boots]
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Boot so many at the most
+    #[arg(long, value_name = "N")]
+    boots: Option<u64>,
+    /// Seed of the first boot; each boot after it has the next one [default: another one each time]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Hosts side by side
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    hosts: u8,
+    /// A boot that has not ended by then has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    timeout: u32,
+    /// Directory that keeps what guests said whose boot has failed
+    #[arg(long, value_name = "DIR", default_value = "target/soak")]
+    keep: PathBuf,
+}
+
+impl SoakArgs {
+    pub(crate) fn request(&self) -> soak::Request {
+        let seconds = self.seconds.or(self.boots.is_none().then_some(600));
+        soak::Request {
+            time: seconds.map(Duration::from_secs),
+            boots: self.boots,
+            // Short enough to be typed.
+            seed: self.seed.unwrap_or_else(|| u64::from(fastrand::u32(..))),
+            hosts: self.hosts,
+            limit: Duration::from_secs(self.timeout.into()),
+            keep: self.keep.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttendArgs {
+    /// The order, as JSON
+    pub(crate) order: String,
 }
 
 #[derive(Debug, Args)]

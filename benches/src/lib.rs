@@ -26,6 +26,7 @@ pub mod observe;
 pub mod report;
 pub mod results;
 pub mod show;
+pub mod soak;
 pub mod spec;
 pub mod stats;
 pub mod sweep;
@@ -33,6 +34,7 @@ pub mod terminal;
 pub mod wire;
 
 mod parts;
+mod served;
 mod whole;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};

@@ -6,6 +6,7 @@ mod cli;
 mod interrupts;
 mod programs;
 mod reading;
+mod soaking;
 mod sweeping;
 
 use std::error::Error as StdError;
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         Verb::Host { verb: HostVerb::Run(args) } => programs::emulated(&args),
         Verb::Host { verb: HostVerb::Shell(place) } => programs::shell(&place),
         Verb::Spec(args) => return specification(&args),
+        Verb::Soak(args) => return soaking::run(&args),
+        Verb::Attend(args) => return soaking::attend(&args),
         Verb::Report(args) => return draw(&args),
         Verb::Initramfs { out } => {
             return match initramfs::write_guest(&out) {

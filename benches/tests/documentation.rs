@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documentation that repeats something is held against its home.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use flatboot_bench::spec::Section;
@@ -36,5 +38,24 @@ fn help_names_every_mode_and_every_part() {
     let words: Vec<_> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     for name in MODES.iter().map(|mode| mode.name).chain(SWITCHES.iter().map(|switch| switch.name)) {
         assert!(words.contains(&name), "{name} is not in:\n{help}");
+    }
+}
+
+/// Rows of tables cannot be wrapped, nor what a program has drawn; all else can.
+#[test]
+fn lines_have_at_most_100_columns() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let directories = ["", "docs", "benches", "benches/results", "guest-kernel", "firmware"];
+    let files = directories.iter().flat_map(|directory| fs::read_dir(tree.join(directory)).unwrap());
+    let files: Vec<_> = files
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    assert!(files.len() > directories.len(), "{files:?}");
+    for path in files {
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let fits = line.starts_with('|') || line.contains('█') || line.chars().count() <= 100;
+            assert!(fits, "{}:{}: {} columns", path.display(), number + 1, line.chars().count());
+        }
     }
 }

@@ -4,15 +4,15 @@
 //! Machines are shared and noisy, so variants are interleaved (A B C A B C …), the first round is dropped, and each sample
 //! gets a host of its own: the second guest in one emulated host runs on pages that held translated code, and is slower.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::footprint::{self, FootprintError};
 use super::progress::Progress;
 use super::samples::{Sample, Samples};
 use super::stop::Stop;
 use crate::artifact::{self, ArtifactError};
-use crate::door::{Door, Error, Session};
+use crate::door::{Door, Error, Kvm, Session};
 use crate::guest::{Guest, GuestError};
 use crate::host::HostOptions;
 use crate::initramfs::{self, InitramfsError};
@@ -84,7 +84,7 @@ impl Bench {
         let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
         let door = Door::open(Some(&flatboot))?;
         let scratch = scratch.join("bench");
-        std::fs::create_dir_all(&scratch).map_err(|source| BenchError::Scratch { path: scratch.clone(), source })?;
+        fs::create_dir_all(&scratch).map_err(|source| BenchError::Scratch { path: scratch.clone(), source })?;
         initramfs::write_guest(&scratch.join("tiny.cpio"))?;
         let host_kernel = door.host_kernel()?;
         Ok(Self { door, flatboot, host_kernel, scratch })
@@ -94,6 +94,12 @@ impl Bench {
     #[must_use]
     pub fn door(&self) -> &Door {
         &self.door
+    }
+
+    /// Bytes of the program.
+    pub fn size_of_flatboot(&self) -> Result<u64, BenchError> {
+        let size = fs::metadata(&self.flatboot).map(|metadata| metadata.len());
+        size.map_err(|source| BenchError::Scratch { path: self.flatboot.clone(), source })
     }
 
     /// A guest with the kernel that `guest-kernel/build.sh` calls `kernel`, and the tiny initramfs.
@@ -109,9 +115,17 @@ impl Bench {
         Ok(guest.options(["--firmware".into(), artifact::firmware()?.into_os_string()]))
     }
 
+    /// Where a control socket and a file of events can be made: sockets need a file system of the host's own.
+    pub(super) fn control(&self) -> (PathBuf, PathBuf) {
+        let sockets = if self.door.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
+        (sockets.join("flatboot.socket"), self.scratch.join("events"))
+    }
+
     /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).
     pub fn footprint(&self, guest: Guest) -> Result<u64, BenchError> {
         let console = self.scratch.join("console");
+        let socket = format!("path={}", self.control().0.display());
+        let guest = guest.options(["--api-socket", &socket]);
         Ok(footprint::measure(&mut self.host()?, &self.flatboot, guest, &console)?)
     }
 

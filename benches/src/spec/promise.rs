@@ -56,6 +56,11 @@ pub enum Proof {
         /// The bound, in KiB.
         kib: u64,
     },
+    /// flatboot's executable; this many MiB at most are allowed.
+    Program {
+        /// The bound, in MiB.
+        mib: u64,
+    },
     /// `cargo test` with these arguments, the last of which chooses the tests: there is one at least, and all pass.
     Tests(&'static [&'static str]),
 }
@@ -123,6 +128,7 @@ impl Promise {
             Proof::Sweep(claim) => claim.bound(),
             Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
+            Proof::Program { mib } => format!("at most {mib} MiB"),
             Proof::Script(_) | Proof::Tests(_) => return self.statement.to_owned(),
         };
         self.statement.replace("{bound}", &bound)
@@ -140,6 +146,7 @@ impl Promise {
             Proof::Script(_) => "nothing differs".to_owned(),
             Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
+            Proof::Program { mib } => format!("at most {mib} MiB"),
             Proof::Tests(_) => "all tests pass".to_owned(),
         }
     }
@@ -149,7 +156,11 @@ impl Promise {
     pub fn command(&self) -> String {
         match &self.proof {
             Proof::Script(script) => (*script).to_owned(),
-            Proof::Speed(_) | Proof::Sweep(_) | Proof::Clocks { .. } | Proof::Footprint { .. } => {
+            Proof::Speed(_)
+            | Proof::Sweep(_)
+            | Proof::Clocks { .. }
+            | Proof::Footprint { .. }
+            | Proof::Program { .. } => {
                 format!("flatboot-bench spec {}", self.name)
             }
             Proof::Tests(arguments) => {

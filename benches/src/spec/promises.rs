@@ -16,59 +16,59 @@ const UNTIL_READY: (&str, &str) = (EXEC, "user-ready");
 
 /// All promises, in the order of docs/SPECIFICATION.md.
 pub const PROMISES: &[Promise] = &[
-    sweep(
+    flat(
         "flat-256g",
         "time to init at 256 GiB: {bound} times that at 1 GiB (`async`, flatboot)",
-        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "1G,256G"],
-        Measure::Growth(Bound::AtMost(1.10)),
+        ("flatboot", "1G,256G", &[]),
+        1.10,
     ),
-    sweep(
+    flat(
         "flat-512g",
         "time to init at 512 GiB: {bound} times that at 1 GiB (`async`, flatboot)",
-        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "1G,512G"],
-        Measure::Growth(Bound::AtMost(1.15)),
+        ("flatboot", "1G,512G", &[]),
+        1.15,
     ),
-    sweep(
+    flat(
         "flat-4g",
         "time to init at 4 GiB: {bound} times that at 512 MiB (`async`, flatboot)",
-        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "512M,4G"],
-        Measure::Growth(Bound::AtMost(1.10)),
+        ("flatboot", "512M,4G", &[]),
+        1.10,
     ),
-    sweep(
+    flat(
         "flat-4g-qemu",
         "the same under QEMU's microvm, which puts 3 GiB below 4 GiB: {bound} times",
-        &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,4G"],
-        Measure::Growth(Bound::AtMost(1.10)),
+        ("qemu", "512M,4G", &[]),
+        1.10,
     ),
-    sweep(
+    flat(
         "flat-1000g",
         "time to init at 1000 GiB: {bound} times that at 512 MiB (`async`, flatboot)",
-        &["--vmm", "flatboot", "--mode", "async", "--cpus", "2", "--memory", "512M,1000G"],
-        Measure::Growth(Bound::AtMost(1.03)),
+        ("flatboot", "512M,1000G", &[]),
+        1.03,
     ),
-    sweep(
+    flat(
         "flat-256g-qemu",
         "QEMU's microvm, which tells the kernel nothing: time to init at 256 GiB {bound} times that at 512 MiB (`async`)",
-        &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,256G"],
-        Measure::Growth(Bound::AtMost(1.10)),
+        ("qemu", "512M,256G", &[]),
+        1.10,
     ),
-    sweep(
+    flat(
         "flat-256g-qemu-4k",
         "the same on a host that backs guests with 4 KiB pages: {bound} times",
-        &["--vmm", "qemu", "--mode", "async", "--cpus", "2", "--memory", "512M,256G", "--host-pages", "4K"],
-        Measure::Growth(Bound::AtMost(1.10)),
+        ("qemu", "512M,256G", &["--host-pages", "4K"]),
+        1.10,
     ),
-    sweep(
+    flat(
         "flat-256g-qemu-table",
         "QEMU's microvm with a table of the hand-off: {bound} times",
-        &["--vmm", "qemu-table", "--mode", "async", "--cpus", "2", "--memory", "512M,256G"],
-        Measure::Growth(Bound::AtMost(1.05)),
+        ("qemu-table", "512M,256G", &[]),
+        1.05,
     ),
-    sweep(
+    flat(
         "flat-256g-q35-table",
         "QEMU's q35 with a table of the hand-off: {bound} times",
-        &["--vmm", "qemu-q35-table", "--mode", "async", "--cpus", "2", "--memory", "512M,256G"],
-        Measure::Growth(Bound::AtMost(1.05)),
+        ("qemu-q35-table", "512M,256G", &[]),
+        1.05,
     ),
     firmware(
         "uefi-256g",
@@ -136,6 +136,36 @@ pub const PROMISES: &[Promise] = &[
         }),
     },
     Promise {
+        name: "controlled",
+        section: Section::Speed,
+        statement: "with control socket, event monitor, seccomp and Landlock, time to init is {bound} times that without any of them",
+        proof: Proof::Speed(Claim {
+            step: (EXEC, "init-exec"),
+            variants: speed::controlled,
+            above: "all on",
+            below: "all off",
+            bound: Bound::AtMost(1.03),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 1,
+            also: speed::nothing,
+        }),
+    },
+    Promise {
+        name: "served",
+        section: Section::Speed,
+        statement: "from the request vm.boot to the guest's first instruction it takes {bound} times as long as from exec by command line",
+        proof: Proof::Speed(Claim {
+            step: (EXEC, "first KVM_RUN"),
+            variants: speed::served,
+            above: "vm.boot",
+            below: "flatboot run",
+            bound: Bound::AtMost(1.0),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 1,
+            also: speed::nothing,
+        }),
+    },
+    Promise {
         name: "clocks",
         section: Section::Speed,
         statement: "flatboot's timeline and a program that watches the console from outside differ in exec-to-init by {bound}",
@@ -144,27 +174,17 @@ pub const PROMISES: &[Promise] = &[
     Promise {
         name: "footprint",
         section: Section::Size,
-        statement: "flatboot's own resident memory, guest memory apart, with 1 vCPU and 128 MiB: {bound}",
+        statement: "flatboot's own resident memory, guest memory apart, with 1 vCPU, 128 MiB and a control socket: {bound}",
         proof: Proof::Footprint { kib: 5120 },
     },
     Promise {
-        name: "ondemand-memory",
+        name: "program",
         section: Section::Size,
-        statement: "host memory used when init begins, 256 GiB, 2 vCPUs, `ondemand`: {bound}",
-        proof: Proof::Sweep(SweepClaim {
-            arguments: &["--vmm", "flatboot", "--mode", "ondemand", "--cpus", "2", "--memory", "256G"],
-            measure: Measure::HostMemory(96),
-        }),
+        statement: "flatboot's executable, which needs nothing else: {bound}",
+        proof: Proof::Program { mib: 6 },
     },
-    Promise {
-        name: "ondemand-memory-1000g",
-        section: Section::Size,
-        statement: "the same at 1000 GiB: {bound}",
-        proof: Proof::Sweep(SweepClaim {
-            arguments: &["--vmm", "flatboot", "--mode", "ondemand", "--cpus", "2", "--memory", "1000G"],
-            measure: Measure::HostMemory(52),
-        }),
-    },
+    ondemand("ondemand-memory", "host memory used when init begins, 256 GiB, 2 vCPUs, `ondemand`: {bound}", "256G", 96),
+    ondemand("ondemand-memory-1000g", "the same at 1000 GiB: {bound}", "1000G", 52),
     tests(
         "limit-vcpus",
         Section::Limits,
@@ -306,13 +326,22 @@ pub const PROMISES: &[Promise] = &[
     ),
 ];
 
-const fn sweep(
+/// With `async`, under a VMM with two sizes of memory, and options besides.
+const fn flat(
     name: &'static str,
     statement: &'static str,
-    arguments: &'static [&'static str],
-    measure: Measure,
+    (vmm, memory, options): (&'static str, &'static str, &'static [&'static str]),
+    at_most: f64,
 ) -> Promise {
-    Promise { name, section: Section::Speed, statement, proof: Proof::Sweep(SweepClaim { arguments, measure }) }
+    let measure = Measure::Growth(Bound::AtMost(at_most));
+    let claim = SweepClaim { vmm, mode: "async", memory, options, measure };
+    Promise { name, section: Section::Speed, statement, proof: Proof::Sweep(claim) }
+}
+
+const fn ondemand(name: &'static str, statement: &'static str, memory: &'static str, mib: u64) -> Promise {
+    let measure = Measure::HostMemory(mib);
+    let claim = SweepClaim { vmm: "flatboot", mode: "ondemand", memory, options: &[], measure };
+    Promise { name, section: Section::Size, statement, proof: Proof::Sweep(claim) }
 }
 
 const fn firmware(

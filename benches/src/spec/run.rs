@@ -21,6 +21,7 @@ use super::sweeps::{self, SweepClaim};
 use super::{cargo, clocks, script};
 use crate::chain;
 use crate::command::EXIT_HOST;
+use crate::terminal::bytes;
 
 /// Exit code when a promise is missed.
 const EXIT_MISSED: u8 = 1;
@@ -192,6 +193,7 @@ impl Runner<'_> {
             Proof::Sweep(claim) => self.sweep(promise.name, claim, progress),
             Proof::Clocks { percent } => self.clocks(promise.name, *percent, progress),
             Proof::Footprint { kib } => self.footprint(*kib, progress),
+            Proof::Program { mib } => self.program(*mib, progress),
         };
         outcome.unwrap_or_else(Outcome::not_run)
     }
@@ -208,8 +210,9 @@ impl Runner<'_> {
 
     fn sweep(&self, name: &str, claim: &SweepClaim, progress: &mut Progress) -> Result<Outcome, String> {
         let file = sample_file(name, &self.options.keep);
-        progress.show(&format!("flatboot-bench run {}", claim.arguments.join(" ")));
-        let judge = || claim.judge(&sweeps::run(claim.arguments, claim.rounds(self.options.runs), &file)?);
+        let arguments = claim.arguments();
+        progress.show(&format!("flatboot-bench run {}", arguments.join(" ")));
+        let judge = || claim.judge(&sweeps::run(&arguments, claim.rounds(self.options.runs), &file)?);
         let mut outcome = judge().map_err(|error| chain(&error))?;
         outcome.details.push(format!("raw samples: {}", file.display()));
         Ok(outcome)
@@ -222,6 +225,13 @@ impl Runner<'_> {
         let kib = bench.footprint(guest).map_err(|error| chain(&error))?;
         let status = if kib <= bound { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.door().to_string()] })
+    }
+
+    fn program(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome, String> {
+        let bench = open(&mut self.bench, self.scratch.path(), progress)?;
+        let size = bench.size_of_flatboot().map_err(|error| chain(&error))?;
+        let status = if size <= bound << 20 { Status::Held } else { Status::Missed };
+        Ok(Outcome { status, measured: bytes(size), details: Vec::new() })
     }
 
     fn speed(&mut self, name: &str, claim: &Claim, progress: &mut Progress) -> Result<Outcome, String> {
@@ -335,7 +345,7 @@ mod tests {
         let chosen = |names: &[&str]| choose(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(chosen(&[]).unwrap().len(), PROMISES.len());
         let names: Vec<_> = chosen(&["size", "deferred-holes"]).unwrap().iter().map(|promise| promise.name).collect();
-        assert_eq!(names, ["deferred-holes", "footprint", "ondemand-memory", "ondemand-memory-1000g"]);
+        assert_eq!(names, ["deferred-holes", "footprint", "program", "ondemand-memory", "ondemand-memory-1000g"]);
         let error = chosen(&["size", "nothing"]).unwrap_err();
         assert_eq!(error.exit_code(), EXIT_USAGE);
         assert!(error.to_string().starts_with("spec nothing: no such promise; there are: flat-256g, "));

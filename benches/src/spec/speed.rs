@@ -5,6 +5,7 @@ use super::bench::{Bench, BenchError, Variant};
 use super::outcome::{Outcome, Status};
 use super::promise::Bound;
 use super::samples::{Samples, milliseconds};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::guest::Guest;
@@ -130,6 +131,24 @@ pub(super) fn firmware(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
 pub(super) fn cost_of_firmware(samples: &Samples, step: (&str, &str)) -> String {
     let ratio = samples.ratio("1 GiB", "1 GiB, direct", step);
     ratio.map_or_else(String::new, |ratio| format!("; 1 GiB through firmware / direct = {ratio:.2}"))
+}
+
+/// Watched and jailed as a cloud runs it, and as free as it can be.
+pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let guest = bench.guest("guest")?;
+    let (socket, events) = bench.control();
+    let path = |path: PathBuf| format!("path={}", path.display());
+    let on = ["--api-socket", &path(socket), "--event-monitor", &path(events), "--seccomp", "true", "--landlock"];
+    Ok(vec![
+        Variant { name: "all on", guest: guest.clone().options(on) },
+        Variant { name: "all off", guest: guest.options(["--seccomp", "false"]) },
+    ])
+}
+
+/// A command line, and a request to a server that has been told of the VM before.
+pub(super) fn served(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let guest = bench.guest("guest")?;
+    Ok(vec![Variant { name: "vm.boot", guest: guest.clone().served() }, Variant { name: "flatboot run", guest }])
 }
 
 fn modes(names: [&'static str; 2], guest: &Guest) -> Vec<Variant> {

@@ -16,8 +16,14 @@ use crate::terminal::bytes;
 /// What is promised of a sweep's results.
 #[derive(Debug)]
 pub struct SweepClaim {
-    /// What `flatboot-bench run` is told, besides the number of runs and the file.
-    pub arguments: &'static [&'static str],
+    /// The VMM, as `flatboot-bench run` calls it.
+    pub vmm: &'static str,
+    /// The mode of `memmap_init=`.
+    pub mode: &'static str,
+    /// The sizes of memory, with commas between them. The VMs have 2 vCPUs.
+    pub memory: &'static str,
+    /// What else `flatboot-bench run` is told, besides the number of runs and the file.
+    pub options: &'static [&'static str],
     /// What is read off the results, and what it must be.
     pub measure: Measure,
 }
@@ -74,6 +80,12 @@ pub(super) fn run(arguments: &[&str], runs: usize, out: &Path) -> Result<Results
 }
 
 impl SweepClaim {
+    /// What `flatboot-bench run` is told, besides the number of runs and the file.
+    pub(super) fn arguments(&self) -> Vec<&'static str> {
+        let sweep = ["--vmm", self.vmm, "--mode", self.mode, "--memory", self.memory, "--cpus", "2"];
+        [&sweep, self.options].concat()
+    }
+
     /// What the number must be, in words.
     pub(super) fn bound(&self) -> String {
         match self.measure {
@@ -157,8 +169,12 @@ mod tests {
         })
     }
 
+    fn claim(measure: Measure) -> SweepClaim {
+        SweepClaim { vmm: "", mode: "", memory: "", options: &[], measure }
+    }
+
     fn judged(measure: Measure, results: &Results) -> Outcome {
-        SweepClaim { arguments: &[], measure }.judge(results).unwrap()
+        claim(measure).judge(results).unwrap()
     }
 
     #[test]
@@ -180,7 +196,7 @@ mod tests {
 
     #[test]
     fn nothing_is_claimed_of_boots_that_failed() {
-        let claim = SweepClaim { arguments: &[], measure: Measure::Growth(Bound::AtMost(9.0)) };
+        let claim = claim(Measure::Growth(Bound::AtMost(9.0)));
         let mut broken = sizes(100);
         broken.boots[4].end = End::Failed { why: "no init".to_owned(), console: Vec::new() };
         let error = claim.judge(&broken).unwrap_err().to_string();

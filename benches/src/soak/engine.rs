@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The soak itself: hosts side by side, each with one boot after another.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::order::{Order, Seen};
+use super::plan::Plan;
+use super::tally::Tally;
+use super::{SoakError, judge, log};
+use crate::command::Command;
+use crate::door::{Door, Error, Session};
+use crate::host::HostOptions;
+use crate::sweep::Stop;
+use crate::{artifact, chain, initramfs};
+
+/// Most hosts.
+const HOSTS: u8 = 16;
+/// Enough for the largest memmap that is filled, and little enough for several hosts on one machine.
+const HOST_MEMORY: &str = "6G";
+/// A host gets a successor after so many boots: guests in an old one are slow.
+const BOOTS_OF_A_HOST: u64 = 25;
+/// On a loaded machine a host dies at its start now and then, for its timers seem not to run; so many in a row mean that
+/// none starts.
+const STARTS: u32 = 4;
+/// What the attendant may need besides the boot.
+const OVERHEAD: Duration = Duration::from_secs(120);
+/// How often progress is told, if there is any.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// How often it is told if there is none, so that nobody takes a slow host for a dead one.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a user asks for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// No boot begins after so long.
+    pub time: Option<Duration>,
+    /// Most boots.
+    pub boots: Option<u64>,
+    /// Seed of the first.
+    pub seed: u64,
+    /// Hosts side by side.
+    pub hosts: u8,
+    /// A boot that has not ended by then has failed.
+    pub limit: Duration,
+    /// Where logs of failed boots are kept.
+    pub keep: PathBuf,
+}
+
+/// What has come of a boot: the line to print if it has failed.
+type Told = Result<(), String>;
+
+/// Boots until time is up, a stop is asked for, or there is no host. Failures and the sum of all are told on `out`.
+pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tally, SoakError> {
+    if !(1..=HOSTS).contains(&request.hosts) {
+        return Err(SoakError::Hosts(request.hosts));
+    }
+    let bench = Bench::open(request)?;
+    eprintln!("==> {}", bench.door);
+    eprintln!(
+        "==> from seed {}, {} at a time; logs of failures: {}",
+        request.seed,
+        request.hosts,
+        request.keep.display()
+    );
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        let bench = &bench;
+        let of = |stop| {
+            let sender = sender.clone();
+            scope.spawn(move || Worker { bench, stop, session: None, boots: 0 }.work(&sender))
+        };
+        let workers: Vec<_> = stops.iter().map(of).collect();
+        drop(sender);
+        let tally = bench.follow(&receiver, out)?;
+        // Said whatever has ended the workers: hours may be in it.
+        writeln!(out, "{tally}").map_err(SoakError::Output)?;
+        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(())));
+        ended.collect::<Result<(), _>>().map(|()| tally)
+    })
+}
+
+/// What all workers share.
+struct Bench<'a> {
+    request: &'a Request,
+    since: Instant,
+    door: Door,
+    own: PathBuf,
+    flatboot: PathBuf,
+    kernel: PathBuf,
+    options: HostOptions,
+    next: AtomicU64,
+    /// The initramfs.
+    scratch: TempDir,
+}
+
+impl<'a> Bench<'a> {
+    fn open(request: &'a Request) -> Result<Self, SoakError> {
+        let keep = |source| SoakError::Keep { path: request.keep.clone(), source };
+        fs::create_dir_all(&request.keep).map_err(keep)?;
+        let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
+        let kernel = artifact::kernel("guest")?.join("vmlinux");
+        let door = Door::open(Some(&flatboot))?;
+        let scratch = tempfile::Builder::new().prefix("flatboot-soak-").tempdir().map_err(SoakError::Scratch)?;
+        initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
+        let memory = HOST_MEMORY.parse().unwrap_or_default();
+        let options = HostOptions { kernel: door.host_kernel()?, memory, ..HostOptions::default() };
+        let own = env::current_exe().map_err(SoakError::Scratch)?;
+        Ok(Self { request, since: Instant::now(), door, own, flatboot, kernel, options, next: 0.into(), scratch })
+    }
+
+    /// The next boot, if there is to be one.
+    fn next(&self) -> Option<Plan> {
+        if self.request.time.is_some_and(|time| self.since.elapsed() >= time) {
+            return None;
+        }
+        let index = self.next.fetch_add(1, Ordering::SeqCst);
+        let wanted = self.request.boots.is_none_or(|boots| index < boots);
+        wanted.then(|| Plan::of(self.request.seed.wrapping_add(index)))
+    }
+
+    /// Counts what workers tell until the last of them is gone.
+    fn follow(&self, told: &Receiver<Told>, out: &mut dyn Write) -> Result<Tally, SoakError> {
+        let (mut tally, mut shown) = (Tally::default(), (Tally::default(), Instant::now()));
+        loop {
+            match told.recv_timeout(PROGRESS) {
+                Ok(told) => {
+                    tally.count(told.is_ok());
+                    if let Err(line) = told {
+                        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(SoakError::Output)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(tally),
+            }
+            let often = if tally == shown.0 { PATIENCE } else { PROGRESS };
+            if shown.1.elapsed() >= often {
+                shown = (tally, Instant::now());
+                eprintln!("==> {} s: {tally}", self.since.elapsed().as_secs());
+            }
+        }
+    }
+}
+
+/// One host after another, and their boots.
+struct Worker<'a> {
+    bench: &'a Bench<'a>,
+    stop: &'a Stop,
+    session: Option<Session>,
+    /// Of this host.
+    boots: u64,
+}
+
+impl Worker<'_> {
+    /// An error is that there is no host.
+    fn work(mut self, tell: &Sender<Told>) -> Result<(), SoakError> {
+        while !self.stop.is_asked() {
+            let Some(plan) = self.bench.next() else { break };
+            let Some(told) = self.boot(&plan)? else { break };
+            if tell.send(told).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// None if a stop came meanwhile: whatever came of the boot was the stop's doing.
+    fn boot(&mut self, plan: &Plan) -> Result<Option<Told>, SoakError> {
+        let bench = self.bench;
+        let order = Order::of(
+            plan,
+            &bench.flatboot,
+            &bench.kernel,
+            &bench.scratch.path().join("tiny.cpio"),
+            bench.request.limit,
+        );
+        let (seen, wrong) = match self.attended(&order)? {
+            Ok(seen) => {
+                let wrong = judge(plan, &seen);
+                (seen, wrong)
+            }
+            Err(why) => (Seen::default(), vec![why]),
+        };
+        if self.stop.is_asked() {
+            return Ok(None);
+        }
+        if wrong.is_empty() {
+            return Ok(Some(Ok(())));
+        }
+        // Whatever it was may have been the host's doing, or may be the next boot's undoing.
+        self.session = None;
+        let kept = log::keep(&bench.request.keep, plan, &order, &seen, &wrong);
+        let log = kept.map_or_else(|error| format!("not kept: {error}"), |path| path.display().to_string());
+        Ok(Some(Err(format!("FAILED seed {}: {plan}: {}; log: {log}", plan.seed, wrong.join("; ")))))
+    }
+
+    /// What the attendant has seen, or why there is nothing; an error if no host starts.
+    fn attended(&mut self, order: &Order) -> Result<Result<Seen, String>, SoakError> {
+        let json = serde_json::to_string(order).map_err(io::Error::from).map_err(SoakError::Scratch)?;
+        let limit = Duration::from_millis(order.limit_ms) + OVERHEAD;
+        let command = Command::new(&self.bench.own).arg("attend").arg(json).timeout(limit);
+        let mut session = self.host()?;
+        self.stop.guard(session.control(), Signal::TERM.as_raw());
+        let outcome = session.run(&command);
+        self.stop.release();
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return Ok(Err(format!("the host failed: {}", chain(&error)))),
+        };
+        self.session = Some(session);
+        let said = || String::from_utf8_lossy(&outcome.stderr).trim().to_owned();
+        let seen = serde_json::from_slice(&outcome.stdout);
+        Ok(seen.map_err(|_| format!("no attendant: exit code {}: {}", outcome.code, said())))
+    }
+
+    /// The host there is, or the next one.
+    fn host(&mut self) -> Result<Session, SoakError> {
+        self.boots += 1;
+        if let Some(session) = self.session.take().filter(|_| self.boots <= BOOTS_OF_A_HOST) {
+            return Ok(session);
+        }
+        self.boots = 1;
+        let mut starts = 1;
+        loop {
+            match self.bench.door.start(&self.bench.options) {
+                Err(error) if starts < STARTS && !self.stop.is_asked() => {
+                    starts += 1;
+                    eprintln!("==> a host did not start, another one is: {}", chain(&error));
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+}
