@@ -178,9 +178,13 @@ const LEAVE: &[Call] = &[
 /// glibc then starts its threads by clone.
 const NO_CLONE3: &[Call] = &[Call(libc::SYS_clone3, Always)];
 
-/// Runs the guest, having made its vCPU; backs memory that the guest will touch. Writes what the serial port is given.
+/// Runs the guest, having made its vCPU; backs memory that the guest will touch. Writes what the serial port is given. If KVM fails,
+/// says where the guest was.
 const VCPU: &[Call] = &[
-    Call(libc::SYS_ioctl, OneOf(1, &[KVM_RUN, KVM_KVMCLOCK_CTRL, KVM_GET_SREGS, KVM_SET_SREGS, KVM_SET_REGS])),
+    Call(
+        libc::SYS_ioctl,
+        OneOf(1, &[KVM_RUN, KVM_KVMCLOCK_CTRL, KVM_GET_SREGS, KVM_SET_SREGS, KVM_GET_REGS, KVM_SET_REGS]),
+    ),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_POPULATE_WRITE)])),
 ];
 
@@ -286,6 +290,7 @@ const KVM_GET_SUPPORTED_CPUID: u32 = kvm_in::<kvm_cpuid2>(0x05) | kvm_out::<kvm_
 const KVM_CREATE_VCPU: u32 = kvm(0x41);
 const KVM_SET_USER_MEMORY_REGION: u32 = kvm_in::<kvm_userspace_memory_region>(0x46);
 const KVM_RUN: u32 = kvm(0x80);
+const KVM_GET_REGS: u32 = kvm_out::<kvm_regs>(0x81);
 const KVM_SET_REGS: u32 = kvm_in::<kvm_regs>(0x82);
 const KVM_GET_SREGS: u32 = kvm_out::<kvm_sregs>(0x83);
 const KVM_SET_SREGS: u32 = kvm_in::<kvm_sregs>(0x84);

@@ -4,6 +4,7 @@
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::Shared;
+use super::internal::InternalError;
 use crate::ending::Ending;
 use crate::observe::counters::Exit;
 
@@ -24,9 +25,7 @@ pub(super) fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Endi
         }
         Ok(VcpuExit::MmioWrite(address, data)) => shared.mmio.write(address, data).map(Ending::from),
         Ok(VcpuExit::Shutdown) => Some(Ending::TripleFault { vcpu: index }),
-        Ok(VcpuExit::InternalError) => {
-            over("internal error, as for an instruction that it cannot emulate; see `flatboot check`".to_owned())
-        }
+        Ok(VcpuExit::InternalError) => over(InternalError::of(vcpu).to_string()),
         Ok(VcpuExit::FailEntry(reason, cpu)) => {
             over(format!("hardware refused entry, reason {reason:#x} on CPU {cpu}"))
         }

@@ -7,6 +7,7 @@
 
 mod control;
 mod exits;
+mod internal;
 mod shares;
 
 use std::io;
