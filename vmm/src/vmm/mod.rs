@@ -135,10 +135,19 @@ impl Vmm {
         self.caller.clone()
     }
 
-    /// From now on signals are heard here, and do not end the process.
-    /// One that comes while a VM is started ends it all the same, behind `leave`.
+    /// From now on signals are heard here. One that comes before [`serve`](Self::serve), or while a VM is started, ends the
+    /// process behind `leave`: there is no guest yet that could be asked to power off.
     /// `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
     pub fn listen<G>(
+        &mut self,
+        leave: impl Fn() + Send + 'static,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> io::Result<()> {
+        self.starting.store(true, Ordering::Release);
+        self.hear(leave, begin)
+    }
+
+    fn hear<G>(
         &mut self,
         leave: impl Fn() + Send + 'static,
         begin: impl FnOnce() -> Option<G> + Send + 'static,
@@ -178,7 +187,7 @@ impl Vmm {
         let live = Live::start(config, origin, ender, (jail, once), |control| {
             self.starting.store(false, Ordering::Release);
             let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
-            self.listen(|| (), || entry.pass())
+            self.hear(|| (), || entry.pass())
         });
         self.starting.store(false, Ordering::Release);
         let live = live?;
@@ -191,6 +200,7 @@ impl Vmm {
 
     /// Does what it is asked until the VM ends by itself, or this is no longer wanted; then there is none.
     pub fn serve(mut self) -> Result<Option<Over>, VmmError> {
+        self.starting.store(false, Ordering::Release);
         loop {
             match self.next() {
                 Message::End { vm, ending } if vm == self.started => {

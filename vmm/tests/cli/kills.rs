@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SIGKILL, at any moment from exec until the guest runs: nothing stays that would be in the way of the next start.
+//! Signals at any moment from exec until the guest runs: nothing stays that would be in the way of the next start.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,12 +20,13 @@ use super::times::times;
 const RUNS: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
 
 pub(crate) fn trials(host: &Host) -> Vec<Trial> {
-    let trial = |name: &'static str, options: &'static str| {
-        Trial::test(name, move || killed(options)).with_ignored_flag(host.skips(name, Needs::OpenKvm))
+    let trial = |name: &'static str, test: fn() -> Result<(), Failed>| {
+        Trial::test(name, test).with_ignored_flag(host.skips(name, Needs::OpenKvm))
     };
     vec![
-        trial("killed at any moment of its start: the next start finds all as it was", ""),
-        trial("the keeper of a VM is killed at any moment: the same", "--restart-on-reset"),
+        trial("killed at any moment of its start: the next start finds all as it was", || killed("")),
+        trial("the keeper of a VM is killed at any moment: the same", || killed("--restart-on-reset")),
+        trial("asked to end at any moment of its start: it leaves no socket", asked_to_end),
     ]
 }
 
@@ -38,7 +39,7 @@ fn killed(options: &str) -> Result<(), Failed> {
     // The third part of them after the guest has begun.
     let span = u64::try_from(until_it_runs.as_nanos())? * 3 / 2;
     for _ in 0..times(100)? {
-        let delay = Duration::from_nanos(RandomState::new().build_hasher().finish() % span);
+        let delay = Duration::from_nanos(random() % span);
         let mut child = start(directory.path(), options)?;
         thread::sleep(delay);
         child.kill()?;
@@ -51,6 +52,32 @@ fn killed(options: &str) -> Result<(), Failed> {
     left.sort();
     assert_eq!(left, ["console", "disk", "kernel"]);
     Ok(())
+}
+
+/// Before its guest runs, SIGTERM ends it at once. One that comes later finds a guest that does not power off; a second one ends that.
+fn asked_to_end() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    fs::write(directory.path().join("disk"), [0; 4096])?;
+    let span = u64::try_from(runs(directory.path(), "")?.as_nanos())?;
+    for _ in 0..times(100)? {
+        let delay = Duration::from_nanos(random() % span);
+        let mut child = start(directory.path(), "")?;
+        thread::sleep(delay);
+        while child.try_wait()?.is_none() {
+            Command::new("kill").arg(child.id().to_string()).status()?;
+            thread::sleep(Duration::from_millis(20));
+        }
+        let (status, said) = ended(child)?;
+        let as_asked = status.signal() == Some(15) || status.code() == Some(6);
+        assert!(as_asked, "asked {delay:?} after its start: {status}: {said}");
+        assert!(!directory.path().join("socket").exists(), "asked {delay:?} after its start: the socket is there");
+    }
+    Ok(())
+}
+
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 fn start(directory: &Path, options: &str) -> Result<Child, Failed> {
