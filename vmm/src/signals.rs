@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -35,8 +36,8 @@ impl Stop {
 }
 
 /// Listens from now on: each signal is told by `tell`, and the first one to `stop`. One that comes while `starting` ends the
-/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off. `begin` is the
-/// first that the thread does which listens; it ends if there is nothing to keep.
+/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off. SIGHUP is told
+/// once. `begin` is the first that the thread does which listens; it ends if there is nothing to keep.
 pub fn listen<G>(
     tell: impl Fn() + Send + 'static,
     stop: Stop,
@@ -47,7 +48,12 @@ pub fn listen<G>(
     let mut signals = Signals::new(heard_here())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Some(_kept) = begin() else { return };
+        let mut hung_up = false;
         for signal in signals.forever() {
+            // The end of a terminal is told by the kernel and by the shell: that must not be two wishes.
+            if signal == SIGHUP && mem::replace(&mut hung_up, true) {
+                continue;
+            }
             if starting.load(Ordering::Acquire) {
                 leave();
                 // It does not come back.

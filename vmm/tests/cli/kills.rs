@@ -24,9 +24,14 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
         Trial::test(name, test).with_ignored_flag(host.skips(name, Needs::OpenKvm))
     };
     vec![
-        trial("killed at any moment of its start: the next start finds all as it was", || killed("")),
-        trial("the keeper of a VM is killed at any moment: the same", || killed("--restart-on-reset")),
+        trial("killed at any moment of its start: the next start finds all as it was", || {
+            killed("--shutdown-timeout 1")
+        }),
+        trial("the keeper of a VM is killed at any moment: the same", || {
+            killed("--shutdown-timeout 1 --restart-on-reset")
+        }),
         trial("asked to end at any moment of its start: it leaves no socket", asked_to_end),
+        trial("a terminal that closes is one wish: the guest is asked, and not ended", hung_up),
     ]
 }
 
@@ -59,13 +64,13 @@ fn asked_to_end() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("kernel"), program(RUNS))?;
     fs::write(directory.path().join("disk"), [0; 4096])?;
-    let span = u64::try_from(runs(directory.path(), "")?.as_nanos())?;
+    let span = u64::try_from(runs(directory.path(), "--shutdown-timeout 1")?.as_nanos())?;
     for _ in 0..times(100)? {
         let delay = Duration::from_nanos(random() % span);
-        let mut child = start(directory.path(), "")?;
+        let mut child = start(directory.path(), "--shutdown-timeout 1")?;
         thread::sleep(delay);
         while child.try_wait()?.is_none() {
-            Command::new("kill").arg(child.id().to_string()).status()?;
+            kill(&child, "TERM")?;
             thread::sleep(Duration::from_millis(20));
         }
         let (status, said) = ended(child)?;
@@ -76,13 +81,30 @@ fn asked_to_end() -> Result<(), Failed> {
     Ok(())
 }
 
+/// The kernel and the shell both say it.
+fn hung_up() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    fs::write(directory.path().join("disk"), [0; 4096])?;
+    let child = until_it_runs(directory.path(), "--shutdown-timeout 2")?;
+    let begin = Instant::now();
+    for _ in 0..3 {
+        kill(&child, "HUP")?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    let (status, said) = ended(child)?;
+    let waited = begin.elapsed() >= Duration::from_secs(2) && !said.contains("second signal");
+    assert!(waited && status.code() == Some(6), "{status}: {said}");
+    Ok(())
+}
+
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
 fn start(directory: &Path, options: &str) -> Result<Child, Failed> {
     let arguments = "run --kernel kernel --memory size=64M --disk path=disk --rng off --serial file=console \
-                     --api-socket path=socket --shutdown-timeout 1";
+                     --api-socket path=socket";
     let mut flatboot = Command::new(FLATBOOT);
     flatboot.args(arguments.split_whitespace()).args(options.split_whitespace()).current_dir(directory);
     Ok(flatboot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
@@ -94,18 +116,29 @@ fn ended(child: Child) -> Result<(ExitStatus, String), Failed> {
     Ok((output.status, String::from_utf8(output.stderr)?))
 }
 
-/// How long it takes until the guest runs, which SIGTERM ends.
-fn runs(directory: &Path, options: &str) -> Result<Duration, Failed> {
+fn kill(child: &Child, signal: &str) -> Result<(), Failed> {
+    Command::new("kill").args(["-s", signal, &child.id().to_string()]).status()?;
+    Ok(())
+}
+
+/// One whose guest has said something.
+fn until_it_runs(directory: &Path, options: &str) -> Result<Child, Failed> {
     let console = directory.join("console");
     // It may be there from an earlier start.
     let _ = fs::remove_file(&console);
-    let begin = Instant::now();
     let mut child = start(directory, options)?;
     while fs::read(&console).map_or(true, |said| said.is_empty()) && child.try_wait()?.is_none() {
         thread::sleep(Duration::from_millis(1));
     }
+    Ok(child)
+}
+
+/// How long it takes until the guest runs, which SIGTERM ends.
+fn runs(directory: &Path, options: &str) -> Result<Duration, Failed> {
+    let begin = Instant::now();
+    let child = until_it_runs(directory, options)?;
     let took = begin.elapsed();
-    Command::new("kill").arg(child.id().to_string()).status()?;
+    kill(&child, "TERM")?;
     let (status, said) = ended(child)?;
     assert!(status.code() == Some(6), "{status}: {said}");
     Ok(took)
