@@ -86,7 +86,7 @@ compile() {
 program() { echo "$build/x86_64-unknown-linux-gnu/release/$1"; }
 
 # The last line in which a log says how far it is: "#executions EVENT cov: edges ft: … corp: inputs/size …".
-last() { tail -c 4096 "$1" | grep -a '^#[0-9].*cov: ' | tail -n 1; }
+last() { tail -c 65536 "$1" | grep -a '^#[0-9].*cov: ' | tail -n 1; }
 
 told() {
 	sed -nE 's,^#([0-9]+).* cov: ([0-9]+) .* corp: ([0-9]+)/([0-9]+[KMG]?b) .*,\1 executions\, coverage \2\, corpus \3 inputs of \4,p'
