@@ -63,6 +63,60 @@ impl DeviceCounters for DiskCounters {
     }
 }
 
+/// What a network interface has done.
+#[derive(Debug, Default)]
+pub struct NetCounters {
+    /// Bytes of frames that the guest has received.
+    rx_bytes: AtomicU64,
+    /// Those frames.
+    rx_frames: AtomicU64,
+    /// Bytes of frames that it has sent.
+    tx_bytes: AtomicU64,
+    /// Those frames.
+    tx_frames: AtomicU64,
+    /// Frames that are lost, in either direction.
+    errors: AtomicU64,
+    /// Times that a limit made one wait.
+    throttled: AtomicU64,
+}
+
+impl NetCounters {
+    /// A frame of so many bytes has gone to the guest.
+    pub fn received(&self, bytes: u64) {
+        add(&self.rx_bytes, bytes);
+        add(&self.rx_frames, 1);
+    }
+
+    /// A frame of so many bytes has come from the guest.
+    pub fn sent(&self, bytes: u64) {
+        add(&self.tx_bytes, bytes);
+        add(&self.tx_frames, 1);
+    }
+
+    /// A frame is lost.
+    pub fn lost(&self) {
+        add(&self.errors, 1);
+    }
+
+    /// A frame has to wait.
+    pub fn throttled(&self) {
+        add(&self.throttled, 1);
+    }
+}
+
+impl DeviceCounters for NetCounters {
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        values([
+            ("rx_bytes", &self.rx_bytes),
+            ("rx_frames", &self.rx_frames),
+            ("tx_bytes", &self.tx_bytes),
+            ("tx_frames", &self.tx_frames),
+            ("errors", &self.errors),
+            ("throttled", &self.throttled),
+        ])
+    }
+}
+
 /// What an entropy device has done.
 #[derive(Debug, Default)]
 pub struct RngCounters {

@@ -135,6 +135,8 @@ const START: &[Call] = &[
     Call(libc::SYS_epoll_create1, Always),
     Call(libc::SYS_epoll_ctl, Always),
     Call(libc::SYS_ioctl, Masked(1, KVM_MASK, kvm(0))),
+    // Taps that are set up already.
+    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
     // The signal that interrupts vCPUs.
     Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
@@ -188,7 +190,7 @@ const VCPU: &[Call] = &[
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_POPULATE_WRITE)])),
 ];
 
-/// Waits for notifications, reads and writes the open file.
+/// Waits for notifications, reads and writes the open file. Tells a tap what its driver can do.
 const DEVICE: &[Call] = &[
     Call(libc::SYS_epoll_wait, Always),
     Call(libc::SYS_epoll_pwait, Always),
@@ -199,6 +201,7 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwrite64, Always),
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
+    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
     Call(libc::SYS_fdatasync, Always),
     Call(libc::SYS_fsync, Always),
 ];
@@ -259,6 +262,11 @@ const TCSETS: u32 = 0x5402;
 const TIOCGPGRP: u32 = 0x540f;
 const TCGETS2: u32 = 0x802c_542a;
 const TCSETS2: u32 = 0x402c_542b;
+
+const TUNSETIFF: u32 = 0x4004_54ca;
+const TUNSETOFFLOAD: u32 = 0x4004_54d0;
+const TUNGETIFF: u32 = 0x8004_54d2;
+const TUNSETVNETHDRSZ: u32 = 0x4004_54d8;
 
 /// Where the number of a call has the letter of its device.
 const KVM_MASK: u32 = 0xff00;

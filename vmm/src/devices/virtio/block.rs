@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
@@ -19,7 +19,7 @@ use vm_memory::{
 };
 
 use super::limit::Limiter;
-use super::{Request, Segment, VirtioDevice, cut, length};
+use super::{Ready, Request, Segment, VirtioDevice, cut, length};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::DiskCounters;
@@ -310,12 +310,13 @@ impl VirtioDevice for Block {
         self.write_through = true;
     }
 
-    fn wait(&mut self) -> Duration {
+    fn ready(&mut self, _queue: usize) -> Ready {
         let wait = self.limiter.wait(Instant::now());
-        if !wait.is_zero() {
-            self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        if wait.is_zero() {
+            return Ready::Now;
         }
-        wait
+        self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        Ready::In(wait)
     }
 
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {

@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a virtio device is, whatever transport it is on.
 
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::Request;
 use crate::memory::GuestMemory;
+
+/// Whether a queue can have a request done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// Now.
+    Now,
+    /// It is to be asked again in so long.
+    In(Duration),
+    /// Once one of the device's sources has something, and not because the driver says so.
+    WhenWoken,
+}
 
 /// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
 ///
@@ -30,9 +42,15 @@ pub trait VirtioDevice: Send {
     /// The driver is ready, having accepted `features`.
     fn activate(&mut self, features: u64);
 
-    /// How long the next request has to wait; it is asked again then.
-    fn wait(&mut self) -> Duration {
-        Duration::ZERO
+    /// What besides the driver gives a queue something to do: descriptors that become readable, with the queue's index. They are
+    /// watched for edges: [`ready`](Self::ready) says [`Ready::WhenWoken`] only behind a read that found nothing.
+    fn sources(&self) -> Vec<(RawFd, usize)> {
+        Vec::new()
+    }
+
+    /// Whether queue `queue` can have a request done.
+    fn ready(&mut self, _queue: usize) -> Ready {
+        Ready::Now
     }
 
     /// Does one request from queue `queue` and returns how many bytes it wrote to the request's writable segments.
@@ -40,6 +58,16 @@ pub trait VirtioDevice: Send {
     /// The guest chose everything in `request`: any number of segments, up to the size of the queue, anywhere, of any
     /// length. The call must return after a bounded amount of work, which is no more than that request asks for.
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32;
+
+    /// Whether the driver must not see the last request's end before that of the next one, as with a frame that goes into several
+    /// buffers.
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// There is no next one: what [`holds`](Self::holds) has held begins anew with the first of its requests. If `forever`, there
+    /// never will be: the queue is too small.
+    fn put_back(&mut self, _forever: bool) {}
 
     /// The driver has reset the device: back to what it was before the first activation.
     fn reset(&mut self) {}

@@ -6,10 +6,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
+use super::limit::Limiter;
+use super::net::{Interface, Mac, Net};
 use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::devices::bus::BusDevice;
 use crate::memory::GuestMemory;
@@ -80,6 +84,8 @@ struct Machine {
     worker: VirtioWorker,
     memory: GuestMemory,
     queues: usize,
+    /// The other end of a network.
+    peer: Option<UnixDatagram>,
 }
 
 impl Machine {
@@ -90,20 +96,21 @@ impl Machine {
         let queues = device.queue_sizes().len();
         let irq = EventFd::new(EFD_NONBLOCK).ok()?;
         let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq).ok()?;
-        Some(Self { transport, worker, memory, queues })
+        Some(Self { transport, worker, memory, queues, peer: None })
     }
 
     fn set(&mut self, register: u16, value: u32) {
         let _ = self.transport.write(register.into(), &value.to_le_bytes());
     }
 
-    /// What a correct driver does until `DRIVER_OK`.
+    /// What a correct driver does until `DRIVER_OK`, with one queue.
     fn bring_up(&mut self, features: u32) {
         for (register, value) in [(0x70, 0), (0x70, 1), (0x70, 3), (0x24, 0), (0x20, features), (0x24, 1), (0x20, 1)] {
             self.set(register, value);
         }
         self.set(0x70, 11);
-        for (register, value) in [(0x30, 0), (0x38, QUEUE_SIZE.into()), (0x44, 1)] {
+        let queue = if self.queues > 1 { features & 1 } else { 0 };
+        for (register, value) in [(0x30, queue), (0x38, QUEUE_SIZE.into()), (0x44, 1)] {
             self.set(register, value);
         }
         for (register, value) in [(0x80, DESCRIPTORS), (0x90, AVAILABLE), (0xa0, USED)] {
@@ -173,8 +180,13 @@ impl Machine {
                 self.poke(address, &u32::from(kind & 0x0f).to_le_bytes());
                 self.poke(address.wrapping_add(8), &u64::from(sector).to_le_bytes());
             }
-            _ => {
-                self.set(0x50, program.byte()?.into());
+            kind => {
+                let byte = program.byte()?;
+                if let Some(peer) = self.peer.as_ref().filter(|_| kind == 11) {
+                    // What does not fit is lost, as on a wire.
+                    let _ = peer.send(&vec![byte; usize::from(byte) * 300]);
+                }
+                self.set(0x50, byte.into());
                 self.serve();
             }
         }
@@ -198,15 +210,32 @@ impl Machine {
     }
 }
 
-/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one or an rng. Panics if
-/// a device does; fails only when the host has no memory, descriptors or random numbers.
+/// A network interface, and what is at the other end of it.
+fn network() -> io::Result<(Net, UnixDatagram)> {
+    let (tap, peer) = UnixDatagram::pair()?;
+    tap.set_nonblocking(true)?;
+    peer.set_nonblocking(true)?;
+    let interface = Interface { mac: Mac::random(), mtu: None };
+    let limiters = <[Limiter; 2]>::default();
+    Ok((Net::new(OwnedFd::from(tap).into(), "exercise".to_owned(), interface, limiters), peer))
+}
+
+/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng or a network interface.
+/// Panics if a device does; fails only when the host has no memory, descriptors or random numbers.
 pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
     let mut program = Program(program);
+    let mut peer = None;
     let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 4 {
         0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
+        3 => {
+            let (net, other) = network()?;
+            peer = Some(other);
+            Box::new(net)
+        }
         kind => Box::new(Block::new(disk.try_clone()?, kind == 1, "exercise").map_err(io::Error::other)?),
     };
     let Some(mut machine) = Machine::new(device) else { return Err(io::ErrorKind::OutOfMemory.into()) };
+    machine.peer = peer;
     for _ in 0..STEPS_MAX {
         if machine.step(&mut program).is_none() {
             break;

@@ -15,6 +15,7 @@ mod device;
 pub mod exercise;
 mod interrupt;
 pub mod limit;
+pub mod net;
 mod queues;
 mod request;
 pub mod rng;
@@ -24,7 +25,8 @@ pub mod transport;
 mod worker;
 
 pub use block::{Block, BlockError};
-pub use device::VirtioDevice;
+pub use device::{Ready, VirtioDevice};
+pub use net::Net;
 pub use request::{Request, Segment, cut, length};
 pub use rng::Rng;
 pub use transport::mmio::{self, VirtioMmio};

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::GuestAddress;
+use vm_memory::{Bytes, GuestAddress};
 
+use super::device::Ready;
 use super::interrupt::Interrupt;
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
@@ -18,6 +19,8 @@ use crate::memory::GuestMemory;
 
 /// After this many requests the queue waits its turn again, so that no guest keeps the worker from what else it is asked.
 const REQUESTS_PER_TURN: u32 = 16;
+/// Nothing that is held together needs so many.
+const LOOKS_PER_TURN: u32 = 1024;
 /// After this many bytes likewise.
 const BYTES_PER_TURN: u64 = 16 << 20;
 
@@ -136,32 +139,38 @@ impl Queues {
     /// Gives queue `index` one turn with `device`; says when the next one is to be. `request` lends its buffers.
     pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> Next {
         self.tell(device);
-        let (mut looks, mut bytes, mut done) = (0, 0, false);
+        let mut turn = Turn::default();
         self.quieten(index);
         let next = loop {
-            if looks >= REQUESTS_PER_TURN || bytes >= BYTES_PER_TURN {
+            if turn.is_over() {
                 break Next::After(Duration::ZERO);
             }
             // Notifications stay off meanwhile: the queue is looked at without them.
-            let wait = device.wait();
-            if !wait.is_zero() {
-                break Next::After(wait);
+            match device.ready(index) {
+                Ready::Now => {}
+                Ready::In(wait) => break Next::After(wait),
+                Ready::WhenWoken => break Next::WhenNotified,
             }
-            looks += 1;
+            turn.looks += 1;
             match self.take(index, request) {
                 Taken::Request(head) => {
                     let written = device.handle(index, &self.memory, request);
-                    self.give(index, head, written);
-                    bytes += request.bytes();
-                    done = true;
+                    turn.bytes += request.bytes();
+                    turn.held.push((head, written));
+                    if !device.holds() {
+                        self.give(index, &mut turn);
+                    }
                 }
                 // An available index that the driver turns back while we look could keep us here: that counts too.
                 Taken::Again => {}
                 Taken::Nothing => break Next::WhenNotified,
             }
         };
-        if done {
-            self.announce(index);
+        if !turn.held.is_empty() {
+            device.put_back(self.put_back(index, turn.held.len()));
+        }
+        if turn.done {
+            self.announce(index, turn.many);
         }
         next
     }
@@ -200,21 +209,37 @@ impl Queues {
         taken.unwrap_or(Taken::Nothing)
     }
 
-    /// The request is done. If the driver has taken the queue back meanwhile, nobody is told.
-    fn give(&self, index: usize, head: u16, written: u32) {
+    /// The requests that `turn` has held are done, all at once. If the driver has taken the queue back meanwhile, nobody is told.
+    fn give(&self, index: usize, turn: &mut Turn) {
         let done = self.with(index, |queue, busy| {
             *busy = None;
-            queue.add_used(&self.memory, head, written)
+            give(queue, &self.memory, &turn.held)
         });
         if done.is_none() {
             lock(&self.state).busy = None;
         }
+        turn.done = true;
+        turn.many |= turn.held.len() > 1;
+        turn.held.clear();
     }
 
-    /// Interrupts the driver, if it wants to know what is done.
-    fn announce(&self, index: usize) {
+    /// The last `count` requests of queue `index` are not done, and will be taken again. Whether there cannot be more of them.
+    fn put_back(&self, index: usize, count: usize) -> bool {
+        let full = self.with(index, |queue, busy| {
+            *busy = None;
+            (0..count).for_each(|_| queue.go_to_previous_position());
+            Ok(count >= usize::from(queue.size()))
+        });
+        if full.is_none() {
+            lock(&self.state).busy = None;
+        }
+        full.unwrap_or(false)
+    }
+
+    /// Interrupts the driver, if it wants to know what is done, or if there is no telling.
+    fn announce(&self, index: usize, anyway: bool) {
         self.with(index, |queue, _| {
-            if queue.needs_notification(&self.memory)? {
+            if queue.needs_notification(&self.memory)? || anyway {
                 self.interrupt.used();
             }
             Ok(())
@@ -245,6 +270,44 @@ impl Queues {
         state.live.clear();
         self.interrupt.needs_reset();
     }
+}
+
+/// How far a turn is.
+#[derive(Default)]
+struct Turn {
+    looks: u32,
+    bytes: u64,
+    /// Requests that are done, which the driver has not been told: first descriptor and bytes written.
+    held: Vec<(u16, u32)>,
+    /// The driver has been told of some,
+    done: bool,
+    /// and of more than one at once: the crate virtio-queue does not know how many those were, and whether to interrupt.
+    many: bool,
+}
+
+impl Turn {
+    /// Whether it is somebody else's. What is held together is not cut: a queue has only so many requests for it.
+    fn is_over(&self) -> bool {
+        self.held.is_empty() && (self.looks >= REQUESTS_PER_TURN || self.bytes >= BYTES_PER_TURN)
+            || self.looks > LOOKS_PER_TURN
+    }
+}
+
+/// Puts `done` into the used ring, where the driver sees all of it or nothing.
+fn give(queue: &mut Queue, memory: &GuestMemory, done: &[(u16, u32)]) -> Result<(), virtio_queue::Error> {
+    let Some((&(last, written), others)) = done.split_last() else { return Ok(()) };
+    let mut position = queue.next_used();
+    for &(head, written) in others {
+        // `struct virtq_used` begins with flags and index; elements are head and length (virtio 1.2, section 2.7.8).
+        let offset = 4 + 8 * u64::from(position % queue.size());
+        let address = queue.used_ring().checked_add(offset).ok_or(virtio_queue::Error::AddressOverflow)?;
+        let element = u64::from(head) | u64::from(written) << 32;
+        memory.write_obj(element, GuestAddress(address)).map_err(virtio_queue::Error::GuestMemory)?;
+        position = position.wrapping_add(1);
+    }
+    queue.set_next_used(position);
+    // Which writes the index, behind all elements.
+    queue.add_used(memory, last, written)
 }
 
 /// When a queue is to have its next turn.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const EVENTS: usize = 8;
 const FINISH: Duration = Duration::from_millis(500);
 /// Names the worker's own event among those of queues.
 const ORDERS: u64 = u64::MAX;
+/// Marks a queue's number: not the driver has something for it, but one of the device's sources.
+const SOURCE: u64 = 1 << 63;
 
 /// Why a device has no worker.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +128,11 @@ impl VirtioWorker {
         let events = (0..).zip(self.notify.iter()).chain([(ORDERS, &self.orders.wake)]);
         for (data, event) in events {
             let event_set = EpollEvent::new(EventSet::IN, data);
-            epoll.ctl(ControlOperation::Add, std::os::fd::AsRawFd::as_raw_fd(event), event_set)?;
+            epoll.ctl(ControlOperation::Add, event.as_raw_fd(), event_set)?;
+        }
+        for (source, queue) in self.device.sources() {
+            let event_set = EpollEvent::new(EventSet::IN | EventSet::EDGE_TRIGGERED, SOURCE | queue as u64);
+            epoll.ctl(ControlOperation::Add, source, event_set)?;
         }
         Ok(epoll)
     }
@@ -146,10 +153,19 @@ impl VirtioWorker {
                 match event.data() {
                     ORDERS if !self.obey() => return,
                     ORDERS => {}
+                    source if source & SOURCE != 0 => self.wake(source & !SOURCE),
                     queue => drop(usize::try_from(queue).map(|index| self.serve(index))),
                 }
             }
             self.wake_what_is_due();
+        }
+    }
+
+    /// A source of queue `queue` has something: that gets a turn as if it had been notified.
+    fn wake(&self, queue: u64) {
+        if let Some(notify) = usize::try_from(queue).ok().and_then(|queue| self.notify.get(queue)) {
+            // A full counter has a notification pending already.
+            let _ = notify.write(1);
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Driver {
     worker: Option<VirtioWorker>,
     pub(super) memory: GuestMemory,
     pub(super) irq: EventFd,
+    /// The one of its queues that it uses.
+    queue: u16,
     available: u16,
 }
 
@@ -40,12 +42,17 @@ impl Driver {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
         let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
-        Self { transport, worker: Some(worker), memory, irq, available: 0 }
+        Self { transport, worker: Some(worker), memory, irq, queue: 0, available: 0 }
     }
 
     /// A device that runs, all but `refused` of its features accepted.
     pub(super) fn running(device: Box<dyn VirtioDevice>, refused: u64) -> Self {
-        let mut driver = Self::new(device);
+        Self::running_on(0, device, refused)
+    }
+
+    /// The same with another queue.
+    pub(super) fn running_on(queue: u16, device: Box<dyn VirtioDevice>, refused: u64) -> Self {
+        let mut driver = Self { queue, ..Self::new(device) };
         driver.start(refused);
         driver
     }
@@ -74,9 +81,9 @@ impl Driver {
         }
     }
 
-    /// Describes queue 0 and says that it is ready.
+    /// Describes its queue and says that it is ready.
     pub(super) fn describe_queue(&mut self, size: u32, [descriptors, available, used]: [u64; 3]) {
-        self.set(0x30, 0);
+        self.set(0x30, self.queue.into());
         self.set(0x38, size);
         for (register, address) in [(0x80, descriptors), (0x90, available), (0xa0, used)] {
             self.set(register, address as u32);
@@ -157,7 +164,7 @@ impl Driver {
 
     /// Notifies the device and lets it work until it has nothing left to do. Returns how many turns it took.
     pub(super) fn kick(&mut self) -> usize {
-        self.set(0x50, 0);
+        self.set(0x50, self.queue.into());
         let mut turns = 0;
         while self.serve() {
             turns += 1;
@@ -166,9 +173,9 @@ impl Driver {
         turns
     }
 
-    /// Gives queue 0 a turn, if it was notified.
+    /// Gives its queue a turn, if it was notified.
     pub(super) fn serve(&mut self) -> bool {
-        self.worker.as_mut().unwrap().serve(0)
+        self.worker.as_mut().unwrap().serve(self.queue.into())
     }
 
     /// From now on a thread does so.

@@ -10,6 +10,7 @@ mod block;
 mod driver;
 mod hang;
 mod mmio;
+mod net;
 mod rng;
 
 use proptest::prelude::*;

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+//! virtio network device over a tap (virtio 1.2, section 5.1): one queue for each direction, checksums and segmentation left to
+//! whoever is better at it, frames to the guest in as many buffers as they need.
+//!
+//! A frame is copied once, into memory of our own: a guest can change what it has given at any time, and the host's kernel would
+//! read a header twice.
+
+mod mac;
+pub mod tap;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
+use virtio_bindings::virtio_net::{
+    VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
+    VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_MTU,
+    VIRTIO_NET_F_STATUS, VIRTIO_NET_S_LINK_UP,
+};
+use vm_memory::Bytes;
+
+use super::limit::Limiter;
+use super::{Ready, Request, Segment, VirtioDevice, cut, length};
+use crate::complaints::Complaints;
+use crate::memory::GuestMemory;
+use crate::observe::devices::NetCounters;
+
+pub use mac::Mac;
+
+/// `struct virtio_net_hdr_v1`, which comes before each frame in both directions.
+const HEADER_SIZE: usize = 12;
+/// Where `num_buffers` is in it: the only field that is the device's own.
+const BUFFERS: std::ops::Range<u64> = 10..12;
+/// The longest frame: header, Ethernet header with a VLAN's tag, and an IP packet.
+const FRAME_MAX: usize = HEADER_SIZE + 18 + 65535;
+const QUEUE_SIZE: u16 = 256;
+/// The queue of frames for the guest, and that of frames from it.
+const RECEIVE: usize = 0;
+
+const FEATURES: [u32; 10] = [
+    VIRTIO_NET_F_CSUM,
+    VIRTIO_NET_F_GUEST_CSUM,
+    VIRTIO_NET_F_GUEST_TSO4,
+    VIRTIO_NET_F_GUEST_TSO6,
+    VIRTIO_NET_F_HOST_TSO4,
+    VIRTIO_NET_F_HOST_TSO6,
+    VIRTIO_NET_F_MAC,
+    VIRTIO_NET_F_MRG_RXBUF,
+    VIRTIO_NET_F_STATUS,
+    VIRTIO_NET_F_MTU,
+];
+
+/// What a guest is told about its interface.
+#[derive(Debug, Clone, Copy)]
+pub struct Interface {
+    /// Its address.
+    pub mac: Mac,
+    /// The longest packet, if the guest is to keep to one.
+    pub mtu: Option<u16>,
+}
+
+/// A network interface.
+#[derive(Debug)]
+pub struct Net {
+    tap: File,
+    interface: Interface,
+    /// For messages.
+    name: String,
+    /// The driver takes a frame in several buffers.
+    merges: bool,
+    received: Received,
+    sent: Vec<u8>,
+    limiters: [Limiter; 2],
+    complaints: Complaints,
+    counters: Arc<NetCounters>,
+}
+
+/// A frame on its way to the guest.
+#[derive(Debug)]
+struct Received {
+    buffer: Box<[u8]>,
+    /// Its length with its header; 0 if there is none.
+    length: usize,
+    /// How much of it is in buffers that the guest has not been told of,
+    done: usize,
+    /// how many those are,
+    buffers: u16,
+    /// and where the first one wants their number.
+    count: Vec<Segment>,
+}
+
+impl Received {
+    fn new() -> Self {
+        Self { buffer: vec![0; FRAME_MAX].into(), length: 0, done: 0, buffers: 0, count: Vec::new() }
+    }
+
+    fn forget(&mut self) {
+        (self.length, self.done, self.buffers) = (0, 0, 0);
+        self.count.clear();
+    }
+
+    /// Begins anew with the same frame.
+    fn again(&mut self) {
+        (self.done, self.buffers) = (0, 0);
+        self.count.clear();
+    }
+}
+
+/// Why a frame is lost.
+#[derive(Debug, thiserror::Error)]
+enum FrameError {
+    #[error("the request breaks the rules of the protocol")]
+    Malformed,
+    #[error("the driver's buffers are too small for a frame of {0} bytes")]
+    TooLong(usize),
+    #[error("guest memory")]
+    Memory(#[from] vm_memory::GuestMemoryError),
+    #[error("the tap")]
+    Tap(#[source] io::Error),
+}
+
+impl Net {
+    /// An interface over `tap`, which must never wait and have headers of [`HEADER_SIZE`] bytes. `limiters` are those of frames to
+    /// the guest and from it.
+    #[must_use]
+    pub fn new(tap: File, name: String, interface: Interface, limiters: [Limiter; 2]) -> Self {
+        let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
+        let (complaints, counters) = (Complaints::default(), Arc::default());
+        Self { tap, interface, name, merges: false, received, sent, limiters, complaints, counters }
+    }
+
+    /// What it counts by.
+    #[must_use]
+    pub fn counters(&self) -> Arc<NetCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Whether there is a frame for the guest; takes one from the host if so.
+    fn fetch(&mut self) -> bool {
+        if self.received.length > 0 {
+            return true;
+        }
+        loop {
+            match self.tap.read(&mut self.received.buffer) {
+                // A tap that is gone is never readable again.
+                Ok(0) => return false,
+                Ok(length) if length <= HEADER_SIZE => self.counters.lost(),
+                Ok(length) => {
+                    self.received.length = length;
+                    return true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) => {
+                    self.complain(&FrameError::Tap(error));
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Puts what is left of the frame into the buffer that `request` is. How much it took.
+    fn receive(&mut self, memory: &GuestMemory, request: &Request) -> Result<u32, FrameError> {
+        let room = length(&request.writable);
+        if !request.is_well_formed() || !request.readable.is_empty() || room < HEADER_SIZE as u64 {
+            return Err(FrameError::Malformed);
+        }
+        let Received { buffer, length, done, buffers, count } = &mut self.received;
+        let left = buffer.get(*done..*length).unwrap_or_default();
+        if !self.merges && (left.len() as u64) > room {
+            return Err(FrameError::TooLong(*length));
+        }
+        if *buffers == 0 {
+            count.extend(cut(&request.writable, BUFFERS));
+        }
+        let mut rest = left;
+        for segment in cut(&request.writable, 0..left.len() as u64) {
+            let (part, more) = rest.split_at_checked(segment.length as usize).ok_or(FrameError::Malformed)?;
+            memory.write_slice(part, segment.address)?;
+            rest = more;
+        }
+        let taken = left.len() - rest.len();
+        *done += taken;
+        *buffers += 1;
+        if rest.is_empty() {
+            let mut number = buffers.to_le_bytes().into_iter();
+            for segment in count.iter() {
+                for (offset, byte) in (0..u64::from(segment.length)).zip(&mut number) {
+                    memory.write_obj(byte, vm_memory::GuestAddress(segment.address.0 + offset))?;
+                }
+            }
+            let frame = *length;
+            self.counters.received((frame - HEADER_SIZE) as u64);
+            self.pay(RECEIVE, frame);
+            self.received.forget();
+        }
+        Ok(u32::try_from(taken).unwrap_or(u32::MAX))
+    }
+
+    /// Gives the frame in `request` to the host.
+    fn send(&mut self, memory: &GuestMemory, request: &Request) -> Result<(), FrameError> {
+        let bytes = usize::try_from(length(&request.readable)).unwrap_or(usize::MAX);
+        if !request.is_well_formed() || bytes <= HEADER_SIZE || bytes > FRAME_MAX {
+            return Err(FrameError::Malformed);
+        }
+        self.sent.clear();
+        for segment in &request.readable {
+            let start = self.sent.len();
+            self.sent.resize(start + segment.length as usize, 0);
+            memory.read_slice(self.sent.get_mut(start..).unwrap_or_default(), segment.address)?;
+        }
+        // What the driver says of its own buffers is nobody's business.
+        if let Some(number) = self.sent.get_mut(10..12) {
+            number.fill(0);
+        }
+        self.tap.write(&self.sent).map_err(FrameError::Tap)?;
+        self.counters.sent((bytes - HEADER_SIZE) as u64);
+        Ok(())
+    }
+
+    /// A frame is lost. The guest and its peers live with that; what the host is to blame for is said now and then.
+    fn complain(&mut self, error: &FrameError) {
+        self.counters.lost();
+        let FrameError::Tap(host) = error else {
+            tracing::debug!(error = error as &dyn std::error::Error, "a frame is lost");
+            return;
+        };
+        if let Some(count) = self.complaints.count() {
+            tracing::warn!("network {}: the host refuses {count} frame(s): {host}", self.name);
+        }
+    }
+
+    fn limiter(&mut self, queue: usize) -> &mut Limiter {
+        let [received, sent] = &mut self.limiters;
+        if queue == RECEIVE { received } else { sent }
+    }
+
+    fn pay(&mut self, queue: usize, bytes: usize) {
+        self.limiter(queue).pay(bytes as u64);
+    }
+}
+
+impl VirtioDevice for Net {
+    fn device_type(&self) -> u32 {
+        VIRTIO_ID_NET
+    }
+
+    fn features(&self) -> u64 {
+        let offered = FEATURES.iter().filter(|bit| **bit != VIRTIO_NET_F_MTU || self.interface.mtu.is_some());
+        offered.fold(0, |features, bit| features | 1 << bit)
+    }
+
+    fn config(&self) -> Vec<u8> {
+        // `struct virtio_net_config` up to mtu; several queues are not offered.
+        let mut config = self.interface.mac.bytes().to_vec();
+        let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
+        config.extend([up, 0, 0, 0]);
+        config.extend(self.interface.mtu.unwrap_or(0).to_le_bytes());
+        config
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[QUEUE_SIZE, QUEUE_SIZE]
+    }
+
+    fn activate(&mut self, features: u64) {
+        self.merges = features & (1 << VIRTIO_NET_F_MRG_RXBUF) != 0;
+        if let Err(error) = tap::set_offloads(self.tap.as_raw_fd(), features) {
+            tracing::info!(%error, name = self.name, "no offloads");
+        }
+    }
+
+    fn sources(&self) -> Vec<(RawFd, usize)> {
+        vec![(self.tap.as_raw_fd(), RECEIVE)]
+    }
+
+    fn ready(&mut self, queue: usize) -> Ready {
+        // In the midst of a frame that is paid for as a whole.
+        let wait = if self.holds() { std::time::Duration::ZERO } else { self.limiter(queue).wait(Instant::now()) };
+        if !wait.is_zero() {
+            self.counters.throttled();
+            return Ready::In(wait);
+        }
+        if queue == RECEIVE && !self.fetch() { Ready::WhenWoken } else { Ready::Now }
+    }
+
+    fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
+        if queue == RECEIVE {
+            return self.receive(memory, request).unwrap_or_else(|error| {
+                self.complain(&error);
+                self.received.forget();
+                0
+            });
+        }
+        // Whatever becomes of it: a frame that is refused has cost as much.
+        self.pay(queue, usize::try_from(length(&request.readable)).unwrap_or(usize::MAX).min(FRAME_MAX));
+        if let Err(error) = self.send(memory, request) {
+            self.complain(&error);
+        }
+        0
+    }
+
+    fn holds(&self) -> bool {
+        self.received.done > 0
+    }
+
+    fn put_back(&mut self, forever: bool) {
+        if forever {
+            self.complain(&FrameError::TooLong(self.received.length));
+            self.received.forget();
+        }
+        self.received.again();
+    }
+
+    fn reset(&mut self) {
+        self.merges = false;
+        self.received.forget();
+    }
+}

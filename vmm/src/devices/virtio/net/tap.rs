@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Taps: network interfaces of the host whose frames a process reads and writes (the kernel's Documentation/networking/tuntap.rst).
+//!
+//! A tap that is made here goes when its last descriptor is closed.
+
+#![expect(unsafe_code, reason = "ioctls of /dev/net/tun and of interfaces have no safe wrapper")]
+
+use std::ffi::{CStr, c_char, c_int, c_short, c_uint, c_ulong};
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::{mem, ptr};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use virtio_bindings::virtio_net::{VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6};
+
+use super::HEADER_SIZE;
+
+const DEVICE: &str = "/dev/net/tun";
+/// Frames, each behind a virtio header, and nothing else.
+const FLAGS: c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+/// Bytes of a name, its end included.
+const NAME_SIZE: usize = libc::IFNAMSIZ;
+
+/// A tap, open, that never waits.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+    name: String,
+}
+
+impl Tap {
+    /// The tap `name`, made if there is none; with an empty name, a new one. It must not be in use.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_flags = short(FLAGS);
+        // SAFETY: TUNSETIFF reads and writes a struct ifreq, which this is.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+        Self { file, name: name_of(&request) }.with_headers()
+    }
+
+    /// One that somebody else has opened.
+    pub fn inherited(file: File) -> io::Result<Self> {
+        let mut request = request("")?;
+        // SAFETY: TUNGETIFF writes a struct ifreq, which this is.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
+        // SAFETY: the kernel has filled in this field; any bits are a number.
+        let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        if flags & FLAGS != FLAGS {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
+        }
+        let tap = Self { file, name: name_of(&request) };
+        tap.never_waits()?;
+        tap.with_headers()
+    }
+
+    /// Its name on the host.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives up the name for the open file.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Gives it an address on the host.
+    pub fn set_address(&self, address: Ipv4Addr, mask: Ipv4Addr) -> io::Result<()> {
+        for (call, value) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
+            let mut request = request(&self.name)?;
+            request.ifr_ifru.ifru_addr = socket_address(value);
+            interface(call, &mut request)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the longest packet, in bytes behind the Ethernet header.
+    pub fn set_mtu(&self, mtu: u16) -> io::Result<()> {
+        let mut request = request(&self.name)?;
+        request.ifr_ifru.ifru_mtu = mtu.into();
+        interface(libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// Whether it is switched on, as Linux says without being asked on a socket.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        let text = fs::read_to_string(format!("/sys/class/net/{}/flags", self.name)).unwrap_or_default();
+        let flags = text.trim().strip_prefix("0x").and_then(|digits| c_int::from_str_radix(digits, 16).ok());
+        flags.is_some_and(|flags| flags & libc::IFF_UP != 0)
+    }
+
+    /// Switches it on.
+    pub fn up(&self) -> io::Result<()> {
+        let mut request = request(&self.name)?;
+        interface(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: the kernel has filled in this field; any bits are a number.
+        let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        if flags & libc::IFF_UP != 0 {
+            return Ok(());
+        }
+        request.ifr_ifru.ifru_flags = short(flags | libc::IFF_UP);
+        interface(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    fn with_headers(self) -> io::Result<Self> {
+        let size = c_int::try_from(HEADER_SIZE).unwrap_or(c_int::MAX);
+        // SAFETY: TUNSETVNETHDRSZ reads an int, which this is.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const size) })?;
+        Ok(self)
+    }
+
+    fn never_waits(&self) -> io::Result<()> {
+        let flags = rustix::fs::fcntl_getfl(&self.file)?;
+        Ok(rustix::fs::fcntl_setfl(&self.file, flags | rustix::fs::OFlags::NONBLOCK)?)
+    }
+}
+
+/// Tells the host what a guest with these virtio `features` takes: frames without checksum, and those of many segments.
+pub(super) fn set_offloads(tap: RawFd, features: u64) -> io::Result<()> {
+    let has = |bit: u32| features & (1 << bit) != 0;
+    let pairs = [
+        (VIRTIO_NET_F_GUEST_CSUM, libc::TUN_F_CSUM),
+        (VIRTIO_NET_F_GUEST_TSO4, libc::TUN_F_TSO4),
+        (VIRTIO_NET_F_GUEST_TSO6, libc::TUN_F_TSO6),
+    ];
+    // The host takes none of the others without the first.
+    let pairs = pairs.into_iter().filter(|_| has(VIRTIO_NET_F_GUEST_CSUM));
+    let offloads: c_uint = pairs.filter(|(feature, _)| has(*feature)).fold(0, |all, (_, flag)| all | flag);
+    // SAFETY: TUNSETOFFLOAD takes its argument as a number.
+    check(unsafe { libc::ioctl(tap, libc::TUNSETOFFLOAD, c_ulong::from(offloads)) })
+}
+
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    if name.len() >= NAME_SIZE || name.bytes().any(|byte| byte == 0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is longer than an interface's name"));
+    }
+    // SAFETY: a struct ifreq of zeros is one: an empty name, and numbers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    Ok(request)
+}
+
+fn name_of(request: &libc::ifreq) -> String {
+    let bytes = request.ifr_name.map(|letter| letter.to_ne_bytes()[0]);
+    CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    let internet = libc::sockaddr_in {
+        sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default(),
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: both are plain numbers and of one size, and this is how the kernel reads an address of that family.
+    unsafe { ptr::read((&raw const internet).cast()) }
+}
+
+/// One call about an interface, on a socket of the kind that such calls are made on.
+fn interface(call: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: each of the calls above reads or writes a struct ifreq, which this is.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), call, &raw mut *request) })
+}
+
+/// Flags of interfaces have 16 bits.
+fn short(flags: c_int) -> c_short {
+    let [low, high, ..] = flags.to_le_bytes();
+    c_short::from_le_bytes([low, high])
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
