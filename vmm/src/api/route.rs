@@ -5,18 +5,17 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::answer::Refusal;
-use crate::config::{DiskOption, VmConfig};
+use crate::config::{DiskOption, NetOption, VmConfig};
 use crate::vmm::Call;
 
 /// What all paths begin with.
 const ROOT: &str = "/api/v1/";
 
 /// What Cloud Hypervisor can do and flatboot cannot.
-const MISSING: [&str; 17] = [
+const MISSING: [&str; 16] = [
     "vm.add-device",
     "vm.add-fs",
     "vm.add-generic-vhost-user",
-    "vm.add-net",
     "vm.add-pmem",
     "vm.add-user-device",
     "vm.add-vdpa",
@@ -43,6 +42,8 @@ pub(super) enum Route {
     Create,
     /// A disk, described by the body.
     AddDisk,
+    /// A network interface, described by the body.
+    AddNet,
     /// A device's end, named by the body.
     RemoveDevice,
 }
@@ -72,6 +73,7 @@ impl Route {
             "vm.power-button" => (Self::Plain(|| Call::PowerButton), Method::PUT),
             "vm.delete" => (Self::Plain(|| Call::Delete), Method::PUT),
             "vm.add-disk" => (Self::AddDisk, Method::PUT),
+            "vm.add-net" => (Self::AddNet, Method::PUT),
             "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
             _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
             _ => return Err(Refusal::not_found(path)),
@@ -86,6 +88,7 @@ impl Route {
             Self::Plain(call) => call(),
             Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
+            Self::AddNet => Call::AddNet(NetOption::from_client(body).map_err(Refusal::body("vm.add-net"))?),
             Self::RemoveDevice => {
                 let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
                 Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)

@@ -2,13 +2,14 @@
 //! What is wrong, in the words of whoever sent JSON: files are named by the options that they are on a command line.
 
 /// Options, and the fields that they are in a configuration.
-const FIELDS: [(&str, &str); 10] = [
+const FIELDS: [(&str, &str); 11] = [
     ("--kernel ", "payload.kernel "),
     ("--initramfs ", "payload.initramfs "),
     ("--firmware ", "payload.firmware "),
     ("--cmdline", "payload.cmdline"),
     ("--disk path=", "disks "),
     ("--disk ", "disks "),
+    ("--net ", "net "),
     ("--rng ", "rng.src "),
     ("--serial ", "serial.file "),
     ("--timeline ", "timeline "),

@@ -20,7 +20,7 @@ use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::limit::Limiter;
-use crate::devices::virtio::{Block, BlockError, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
+use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ender::Ender;
 use crate::ending::Ending;
@@ -216,7 +216,8 @@ fn serial(
 /// Devices, and what each is called and counts by.
 type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<Named>);
 
-/// The virtio devices in slot order: disks first, so that their names do not depend on what else there is.
+/// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
+/// is.
 fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
     let (mut devices, mut counters): Devices = (Vec::new(), Vec::new());
     for (index, disk) in config.disks.drain(..).enumerate() {
@@ -229,6 +230,14 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         let of_disk = Arc::<DiskCounters>::default();
         devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&of_disk))));
         counters.push((id, of_disk));
+    }
+    for (index, net) in config.nets.drain(..).enumerate() {
+        let limiter = || net.limits.map_or_else(Limiter::default, |limits| limits.limiter());
+        let limiters = [limiter(), limiter()];
+        let id = net.id.clone().unwrap_or_else(|| format!("_net{index}"));
+        let device = Net::new(net.file, net.tap, net.interface, limiters);
+        counters.push((id, device.counters()));
+        devices.push(Box::new(device));
     }
     if let Some(source) = config.rng.take() {
         let rng = Rng::new(source);

@@ -34,20 +34,13 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
     File::create(path("initramfs")).unwrap().set_len(initramfs * MIB).unwrap();
     let config = Config::try_from(RawConfig {
         kernel: Some(path("kernel")),
-        firmware: None,
         initramfs: (initramfs > 0).then(|| path("initramfs")),
         cmdline: "quiet".to_owned(),
         shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned() },
-        handoff: "planned".to_owned(),
-        disks: Vec::new(),
         rng: "off".to_owned(),
         serial: "null".to_owned(),
-        serial_limit: None,
-        console: "off".to_owned(),
-        timeline: None,
-        restart_on_reset: false,
-        landlock: false,
         shutdown_timeout: "1".to_owned(),
+        ..RawConfig::default()
     })
     .unwrap();
     let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };

@@ -99,7 +99,7 @@ pub enum Verb {
 }
 
 /// What describes a VM, and so cannot be with a file that does: all of [`RawConfig`].
-const VM_OPTIONS: [&str; 16] = [
+const VM_OPTIONS: [&str; 17] = [
     "kernel",
     "firmware",
     "initramfs",
@@ -108,6 +108,7 @@ const VM_OPTIONS: [&str; 16] = [
     "memory",
     "handoff",
     "disks",
+    "nets",
     "rng",
     "serial",
     "serial_limit",

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::disk::DiskOption;
+use super::net::NetOption;
 use super::vm::VmConfig;
 
 /// A field that flatboot does not have, and the values of it that ask for nothing. An empty value never does.
@@ -25,6 +26,7 @@ const VM: Section = Section {
         "memory",
         "handoff",
         "disks",
+        "net",
         "rng",
         "serial",
         "serial_limit",
@@ -60,6 +62,19 @@ const DISK: Section = Section {
         ("num_queues", anything),
         ("queue_size", anything),
         ("sparse", anything),
+    ],
+};
+const NET: Section = Section {
+    own: &["tap", "fds", "ip", "mask", "mac", "mtu", "id", "rate_limiter_config"],
+    foreign: &[
+        // One in each direction is what there is.
+        ("num_queues", |value| value.as_u64().is_some_and(|queues| queues <= 2)),
+        ("queue_size", anything),
+        // The guest may do without them.
+        ("offload_tso", anything),
+        ("offload_ufo", anything),
+        ("offload_csum", anything),
+        ("vhost_mode", |value| value == "Client"),
     ],
 };
 const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
@@ -133,16 +148,29 @@ impl Section {
     }
 }
 
-/// The same of a disk. A bucket without size limits nothing.
-fn settle_disk(path: &str, disk: &mut Map<String, Value>) -> Result<(), String> {
-    DISK.settle(path, disk)?;
-    if let Some(Value::Object(buckets)) = disk.get_mut("rate_limiter_config") {
-        buckets.retain(|_, bucket| !all_empty(bucket));
-        if buckets.is_empty() {
-            disk.remove("rate_limiter_config");
+impl Section {
+    /// The same of a device whose rate may be limited. A bucket without size limits nothing.
+    fn settle_limited(&self, path: &str, device: &mut Map<String, Value>) -> Result<(), String> {
+        self.settle(path, device)?;
+        if let Some(Value::Object(buckets)) = device.get_mut("rate_limiter_config") {
+            buckets.retain(|_, bucket| !all_empty(bucket));
+            if buckets.is_empty() {
+                device.remove("rate_limiter_config");
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// The same of each of those in the list `name` of `fields`, if it is there.
+    fn settle_each(&self, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
+        let Some(Value::Array(devices)) = fields.get_mut(name) else { return Ok(()) };
+        for (index, device) in devices.iter_mut().enumerate() {
+            if let Value::Object(device) = device {
+                self.settle_limited(&format!("{name}[{index}]."), device)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn refused(path: &str, value: &Value) -> String {
@@ -173,13 +201,8 @@ impl VmConfig {
         {
             section.settle_in(name, &mut fields)?;
         }
-        if let Some(Value::Array(disks)) = fields.get_mut("disks") {
-            for (index, disk) in disks.iter_mut().enumerate() {
-                if let Value::Object(disk) = disk {
-                    settle_disk(&format!("disks[{index}]."), disk)?;
-                }
-            }
-        }
+        DISK.settle_each("disks", &mut fields)?;
+        NET.settle_each("net", &mut fields)?;
         fields.entry("restart_on_reset").or_insert(Value::Bool(true));
         Self::from_value(Value::Object(fields))
     }
@@ -189,10 +212,21 @@ impl DiskOption {
     /// Takes the body of a request.
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
         let mut fields = object(body)?;
-        settle_disk("", &mut fields)?;
+        DISK.settle_limited("", &mut fields)?;
         let disk: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
         disk.check()?;
         Ok(disk)
+    }
+}
+
+impl NetOption {
+    /// Takes the body of a request.
+    pub fn from_client(body: &[u8]) -> Result<Self, String> {
+        let mut fields = object(body)?;
+        NET.settle_limited("", &mut fields)?;
+        let net: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+        net.check()?;
+        Ok(net)
     }
 }
 
@@ -234,7 +268,8 @@ mod tests {
     fn what_asks_for_something_is_named() {
         for (field, value, expected) in [
             ("vsock", json!({"cid": 3, "socket": "/s"}), "vsock"),
-            ("net", json!([{}]), "net"),
+            ("net", json!([{"tap": "a", "vhost_user": true}]), "net[0].vhost_user=true"),
+            ("net", json!([{"tap": "a", "num_queues": 4}]), "net[0].num_queues=4"),
             ("rtc", json!({}), "rtc"),
             ("watchdog", json!(true), "watchdog=true"),
             ("console", json!({"mode": "Tty"}), "console"),
@@ -287,18 +322,22 @@ mod tests {
     }
 
     #[test]
-    fn disks_have_names_of_their_own() {
+    fn devices_have_names_of_their_own() {
         let mut config = of(&json!({"payload": {"kernel": "/k"},
             "disks": [{"path": "/a"}, {"path": "/b", "id": "_disk0"}, {"path": "/c"}]}));
         let config = config.as_mut().unwrap();
-        config.name_disks();
+        config.name_devices();
         let disk = |text: &str| DiskOption::from_client(text.as_bytes());
         config.add_disk(disk(r#"{"path": "/d"}"#).unwrap()).unwrap();
         let ids: Vec<_> = config.disks.iter().filter_map(|disk| disk.id.as_deref()).collect();
         assert_eq!(ids, ["_disk1", "_disk0", "_disk2", "_disk3"]);
         let taken = config.add_disk(disk(r#"{"path": "/e", "id": "_disk2"}"#).unwrap()).unwrap_err();
-        assert_eq!(taken.to_string(), "id=_disk2: is that of another disk: must be the id of no other");
-        assert!(config.remove_disk("_disk2") && !config.remove_disk("_disk2"));
+        assert_eq!(taken.to_string(), "id=_disk2: is that of another device: must be the id of no other");
+        assert!(config.remove_device("_disk2") && !config.remove_device("_disk2"));
+        config.add_net(NetOption::from_client(br#"{"tap": "a", "num_queues": 2}"#).unwrap()).unwrap();
+        let taken = config.add_net(NetOption::from_client(br#"{"id": "_disk1"}"#).unwrap()).unwrap_err();
+        assert_eq!(taken.to_string(), "id=_disk1: is that of another device: must be the id of no other");
+        assert!(config.remove_device("_net0"));
         assert_eq!(disk("{}").unwrap_err(), "missing field `path`");
         let never = disk(r#"{"path": "/e", "rate_limiter_config": {"ops": {"size": 1, "refill_time": 0}}}"#);
         assert!(never.unwrap_err().starts_with("rate_limiter_config.ops.refill_time=0: must be"));

@@ -11,6 +11,7 @@ use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
 use super::handoff::{HandOff, HandOffOption};
 use super::memory::MemoryConfig;
+use super::net::{self, NetOption};
 use super::options::{OptionError, Options, parse_number, parse_size};
 use super::output::OutputFile;
 use super::payload::PayloadOption;
@@ -21,8 +22,8 @@ use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
 
-/// Most disks: one virtio slot is the random number generator's.
-pub(super) const MAX_DISKS: usize = VIRTIO_SLOTS - 1;
+/// Most disks and network interfaces: one virtio slot is the random number generator's.
+pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
 /// A day: longer is a mistake.
 pub(super) const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
 
@@ -35,6 +36,7 @@ impl TryFrom<RawConfig> for VmConfig {
         let memory = MemoryConfig::parse(&raw.shape.memory)?;
         let handoff = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;
+        let net = parse_nets(&raw.nets, &disks)?;
         let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
@@ -49,6 +51,7 @@ impl TryFrom<RawConfig> for VmConfig {
             memory,
             handoff,
             disks,
+            net,
             rng,
             serial,
             serial_limit,
@@ -69,6 +72,7 @@ impl TryFrom<VmConfig> for Config {
         let payload = PayloadOption::parse(&vm.payload, vm.serial.is_console())?.open()?;
         let hand_off = vm.handoff.open()?;
         let disks = vm.disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
+        let nets = vm.net.into_iter().map(NetOption::open).collect::<Result<_, _>>()?;
         let rng = vm.rng.map(|rng| open_rng(&rng.src)).transpose()?;
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
@@ -77,7 +81,8 @@ impl TryFrom<VmConfig> for Config {
 
         let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
         let serial_limit = vm.serial_limit;
-        let machine = MachineConfig { cpus, memory, hand_off, disks, rng, serial, serial_limit, shutdown_timeout };
+        let machine =
+            MachineConfig { cpus, memory, hand_off, disks, nets, rng, serial, serial_limit, shutdown_timeout };
         let config = Self { payload, machine, timeline, restart_on_reset, landlock };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
@@ -97,19 +102,47 @@ impl TryFrom<RawConfig> for Config {
 
 fn parse_disks(texts: &[String]) -> Result<Vec<DiskOption>, OptionError> {
     let count = texts.len();
-    if count > MAX_DISKS {
-        return Err(OptionError::TooMany { option: "--disk", count, max: MAX_DISKS });
+    if count > MAX_DEVICES {
+        return Err(OptionError::TooMany { option: "--disk", count, max: MAX_DEVICES });
     }
     let mut disks: Vec<DiskOption> = Vec::with_capacity(count);
     for text in texts {
         let disk = DiskOption::parse(text)?;
-        if let Some(value) = disk.id.clone().filter(|id| disks.iter().any(|other| other.id.as_ref() == Some(id))) {
-            let must = "is that of another disk: must be the id of no other".to_owned();
-            return Err(OptionError::Value { option: "--disk", key: "id", value, must });
-        }
+        check_id("--disk", disk.id.as_ref(), disks.iter().map(|other| other.id.as_ref()))?;
         disks.push(disk);
     }
     Ok(disks)
+}
+
+fn parse_nets(texts: &[String], disks: &[DiskOption]) -> Result<Vec<NetOption>, OptionError> {
+    let count = texts.len();
+    let max = MAX_DEVICES.saturating_sub(disks.len());
+    if count > max {
+        return Err(OptionError::TooMany { option: net::OPTION, count, max });
+    }
+    let mut nets: Vec<NetOption> = Vec::with_capacity(count);
+    for text in texts {
+        let net = NetOption::parse(text)?;
+        let others = disks.iter().map(|disk| disk.id.as_ref()).chain(nets.iter().map(|other| other.id.as_ref()));
+        check_id(net::OPTION, net.id.as_ref(), others)?;
+        nets.push(net);
+    }
+    Ok(nets)
+}
+
+/// A name is that of one device.
+fn check_id<'a>(
+    option: &'static str,
+    id: Option<&String>,
+    mut others: impl Iterator<Item = Option<&'a String>>,
+) -> Result<(), OptionError> {
+    match id {
+        Some(id) if others.any(|other| other == Some(id)) => {
+            let must = "is that of another device: must be the id of no other".to_owned();
+            Err(OptionError::Value { option, key: "id", value: id.clone(), must })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn parse_rng(text: &str) -> Result<Option<PathBuf>, OptionError> {

@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use super::cmdline::CmdlineError;
 use super::file::FileError;
+use super::net::NetError;
 use super::options::OptionError;
 
 /// What is wrong with a field of a section of a configuration, however that is written. The leading point joins it to the section's
@@ -48,6 +49,9 @@ pub enum ConfigError {
     /// A file.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A network interface.
+    #[error(transparent)]
+    Net(#[from] NetError),
     /// The text of a configuration file.
     #[error(transparent)]
     Json(#[from] JsonError),
@@ -57,6 +61,6 @@ impl ConfigError {
     /// Whether the command line alone is wrong, whatever files there are.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Json(_))
+        !matches!(self, Self::File(_) | Self::Net(_) | Self::Json(_))
     }
 }

@@ -65,6 +65,7 @@ fn options(text: &str) -> RawConfig {
             "--memory" => raw.shape.memory = text,
             "--handoff" => raw.handoff = text,
             "--disk" => raw.disks.push(text),
+            "--net" => raw.nets.push(text),
             "--rng" => raw.rng = text,
             "--serial" => raw.serial = text,
             "--serial-limit" => raw.serial_limit = Some(text),
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     /// Names of fields and values, right and wrong.
-    const WORDS: [&str; 24] = [
+    const WORDS: [&str; 27] = [
         "payload",
         "kernel",
         "cmdline",
@@ -100,6 +101,9 @@ mod tests {
         "prefault",
         "arenas",
         "disks",
+        "net",
+        "fds",
+        "mac",
         "path",
         "id",
         "rate_limiter_config",

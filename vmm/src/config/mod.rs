@@ -16,6 +16,7 @@ mod file;
 mod handoff;
 mod lock;
 mod memory;
+mod net;
 mod options;
 mod output;
 mod payload;
@@ -34,6 +35,7 @@ pub use error::{ConfigError, FieldError, JsonError};
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
 pub use memory::MemoryConfig;
+pub use net::{NetConfig, NetError, NetOption};
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};
@@ -41,7 +43,7 @@ pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
-pub use vm::{AddDiskError, VmConfig};
+pub use vm::{AddError, VmConfig};
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///
@@ -70,8 +72,10 @@ pub struct MachineConfig {
     pub memory: MemoryConfig,
     /// What the guest is told about its memory.
     pub hand_off: HandOff,
-    /// The disks, in the order in which the guest sees them; with the rng at most [`VIRTIO_SLOTS`](crate::layout::VIRTIO_SLOTS).
+    /// The disks, in the order in which the guest sees them.
     pub disks: Vec<DiskConfig>,
+    /// The network interfaces, likewise; disks, these and the rng are at most [`VIRTIO_SLOTS`](crate::layout::VIRTIO_SLOTS).
+    pub nets: Vec<NetConfig>,
     /// Where the guest's random bytes come from; no device without.
     pub rng: Option<File>,
     /// What the serial port is connected to.

@@ -70,6 +70,12 @@ impl Options {
         Ok(Self { option, pairs })
     }
 
+    /// The option, with its dashes.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.option
+    }
+
     /// The value of `key`, if it is given.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {

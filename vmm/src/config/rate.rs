@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much a disk may do in a time, in Cloud Hypervisor's words.
+//! How much a device may do in a time, in Cloud Hypervisor's words.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::options::{OptionError, Options, parse_number, parse_size};
 use crate::devices::virtio::limit::{Limiter, Rate};
 
-/// Keys of `--disk`: those of bandwidth, in bytes, and those of operations.
+/// Keys of `--disk` and `--net`: those of bandwidth, in bytes, and those of operations.
 pub(super) const KEYS: [&str; 6] =
     ["bw_size", "bw_one_time_burst", "bw_refill_time", "ops_size", "ops_one_time_burst", "ops_refill_time"];
 /// A day: longer is a mistake.
@@ -27,7 +27,7 @@ pub(super) struct BucketFields {
     refill_time: u64,
 }
 
-/// What of a disk is limited.
+/// What of a device is limited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateConfig {
@@ -38,7 +38,7 @@ pub struct RateConfig {
 }
 
 impl RateConfig {
-    /// Takes them from the pairs of `--disk`; none if it has none of the keys.
+    /// Takes them from the pairs of an option; none if it has none of the keys.
     pub(super) fn parse(options: &Options) -> Result<Option<Self>, OptionError> {
         let [bw_size, bw_burst, bw_refill, ops_size, ops_burst, ops_refill] = KEYS;
         let bandwidth = bucket(options, bw_size, bw_burst, bw_refill, "bw_size=SIZE and bw_refill_time=MILLISECONDS")?;
@@ -90,7 +90,7 @@ fn bucket(
     match fields {
         (None, None, None) => Ok(None),
         (Some(size), one_time_burst, Some(refill_time)) => Ok(Some(BucketFields { size, one_time_burst, refill_time })),
-        _ => Err(OptionError::Missing { option: "--disk", keys: both }),
+        _ => Err(OptionError::Missing { option: options.name(), keys: both }),
     }
 }
 

@@ -97,6 +97,17 @@ pub struct RawConfig {
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub disks: Vec<String>,
 
+    /// Network interface over a tap of the host; may be given several times, disks and these 13 in all
+    ///
+    /// tap=NAME is made if it is not there, which takes CAP_NET_ADMIN, and goes with the VM; without it, one gets the next free
+    /// name. fd=N is one that flatboot was started with, opened with IFF_NO_PI and IFF_VNET_HDR.
+    ///
+    /// ip=ADDRESS and mask=ADDRESS [255.255.255.0] are the host's end; mac=ADDRESS [random] is the guest's. mtu=BYTES is the
+    /// longest packet that either sends. Rates are limited as those of disks, in each direction; id=NAME is for the control API.
+    #[arg(long = "net", value_name = "tap=NAME|fd=N[,KEY=VALUE]...", num_args = 1..)]
+    #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
+    pub nets: Vec<String>,
+
     /// Source of the guest's random bytes (virtio-rng), or off for no such device
     #[arg(long, value_name = "src=FILE|off", default_value = "src=/dev/urandom")]
     pub rng: String,
@@ -149,6 +160,7 @@ impl Default for RawConfig {
             shape: ShapeArgs { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned() },
             handoff: "planned".to_owned(),
             disks: Vec::new(),
+            nets: Vec::new(),
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
             serial_limit: None,

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of a VM as its owner keeps it: what a command line means, and what a JSON file says.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::convert::{MAX_DISKS, MAX_SHUTDOWN_TIMEOUT};
+use super::convert::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::disk::DiskOption;
 use super::error::{ConfigError, JsonError};
 use super::file::{FileError, FileFault};
 use super::handoff::HandOffOption;
 use super::memory::MemoryConfig;
+use super::net::NetOption;
 use super::serial::SerialOption;
 use super::vcpus::CpusConfig;
 
@@ -34,6 +36,8 @@ pub struct VmConfig {
     pub(super) handoff: HandOffOption,
     #[serde(default)]
     pub(super) disks: Vec<DiskOption>,
+    #[serde(default)]
+    pub(super) net: Vec<NetOption>,
     /// No device with `null`.
     #[serde(default = "default_rng")]
     pub(super) rng: Option<RngFields>,
@@ -68,17 +72,17 @@ pub(super) struct PayloadFields {
     pub(super) cmdline: String,
 }
 
-/// Why a VM gets no more disks.
+/// Why a VM gets no more devices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AddDiskError {
+pub enum AddError {
     /// There is no room.
-    #[error("there are {max} disks: must be at most {max}")]
+    #[error("there are {max} disks and network interfaces: must be at most {max}")]
     TooMany {
         /// As many as there can be.
         max: usize,
     },
     /// Another one has the name.
-    #[error("id={0}: is that of another disk: must be the id of no other")]
+    #[error("id={0}: is that of another device: must be the id of no other")]
     Taken(String),
 }
 
@@ -140,15 +144,19 @@ impl VmConfig {
             let why = "what firmware finds on a disk brings its own";
             return Err(format!("payload.{field}: must be with payload.kernel: {why}"));
         }
-        if self.disks.len() > MAX_DISKS {
-            return Err(format!("disks: has {}: must be at most {MAX_DISKS}", self.disks.len()));
+        let devices = self.disks.len() + self.net.len();
+        if devices > MAX_DEVICES {
+            return Err(format!("disks and net: have {devices}: must be at most {MAX_DEVICES} in all"));
         }
         for (index, disk) in self.disks.iter().enumerate() {
-            let earlier = self.disks.iter().take(index).any(|other| other.id.is_some() && other.id == disk.id);
-            if let (true, Some(id)) = (earlier, &disk.id) {
-                return Err(format!("disks[{index}].id={id}: is that of another disk: must be the id of no other"));
-            }
             disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
+        }
+        for (index, net) in self.net.iter().enumerate() {
+            net.check().map_err(|wrong| format!("net[{index}].{wrong}"))?;
+        }
+        let mut earlier = HashSet::new();
+        if let Some((path, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
+            return Err(format!("{path}.id={id}: is that of another device: must be the id of no other"));
         }
         if let (Some(limit), false) = (self.serial_limit, matches!(self.serial, SerialOption::File(_))) {
             return Err(format!("serial_limit={limit}: must be with a serial port whose mode is File"));
@@ -178,45 +186,70 @@ impl VmConfig {
         self.memory.size.bytes()
     }
 
-    /// Gives a name to each disk that has none.
-    pub fn name_disks(&mut self) {
+    /// The devices that have a name, where each is, and its name.
+    fn named(&self) -> impl Iterator<Item = (String, &str)> {
+        let disks = self.disks.iter().enumerate().map(|(index, disk)| (format!("disks[{index}]"), disk.id.as_deref()));
+        let nets = self.net.iter().enumerate().map(|(index, net)| (format!("net[{index}]"), net.id.as_deref()));
+        disks.chain(nets).filter_map(|(path, id)| Some((path, id?)))
+    }
+
+    /// Gives a name to each device that has none.
+    pub fn name_devices(&mut self) {
         for index in 0..self.disks.len() {
             if self.disks.get(index).is_some_and(|disk| disk.id.is_none()) {
-                let id = self.free_disk_id();
+                let id = self.free_id("_disk");
                 self.disks.iter_mut().skip(index).take(1).for_each(|disk| disk.id = Some(id.clone()));
+            }
+        }
+        for index in 0..self.net.len() {
+            if self.net.get(index).is_some_and(|net| net.id.is_none()) {
+                let id = self.free_id("_net");
+                self.net.iter_mut().skip(index).take(1).for_each(|net| net.id = Some(id.clone()));
             }
         }
     }
 
-    /// A name that no disk has: of one more name than there are disks, one is free.
-    fn free_disk_id(&self) -> String {
-        let names = (0..=self.disks.len()).map(|number| format!("_disk{number}"));
-        let free = |name: &String| !self.has_disk(name);
+    /// A name that no device has: of one more name than there are devices, one is free.
+    fn free_id(&self, kind: &str) -> String {
+        let names = (0..=MAX_DEVICES).map(|number| format!("{kind}{number}"));
+        let free = |name: &String| !self.has(name);
         names.into_iter().find(free).unwrap_or_default()
     }
 
-    fn has_disk(&self, id: &str) -> bool {
-        self.disks.iter().any(|disk| disk.id.as_deref() == Some(id))
+    fn has(&self, id: &str) -> bool {
+        self.named().any(|(_, other)| other == id)
+    }
+
+    /// Whether there is room for one more device called `id`.
+    fn room_for(&self, id: &str) -> Result<(), AddError> {
+        if self.disks.len() + self.net.len() >= MAX_DEVICES {
+            return Err(AddError::TooMany { max: MAX_DEVICES });
+        }
+        if self.has(id) { Err(AddError::Taken(id.to_owned())) } else { Ok(()) }
     }
 
     /// One more disk, behind the others.
-    pub fn add_disk(&mut self, mut disk: DiskOption) -> Result<(), AddDiskError> {
-        if self.disks.len() >= MAX_DISKS {
-            return Err(AddDiskError::TooMany { max: MAX_DISKS });
-        }
-        let id = disk.id.get_or_insert_with(|| self.free_disk_id());
-        if self.has_disk(id) {
-            return Err(AddDiskError::Taken(id.clone()));
-        }
+    pub fn add_disk(&mut self, mut disk: DiskOption) -> Result<(), AddError> {
+        let id = disk.id.get_or_insert_with(|| self.free_id("_disk"));
+        self.room_for(id)?;
         self.disks.push(disk);
         Ok(())
     }
 
-    /// Takes away the disk of that name. Whether there was one.
-    pub fn remove_disk(&mut self, id: &str) -> bool {
-        let before = self.disks.len();
+    /// One more network interface, behind the others.
+    pub fn add_net(&mut self, mut net: NetOption) -> Result<(), AddError> {
+        let id = net.id.get_or_insert_with(|| self.free_id("_net"));
+        self.room_for(id)?;
+        self.net.push(net);
+        Ok(())
+    }
+
+    /// Takes away the device of that name. Whether there was one.
+    pub fn remove_device(&mut self, id: &str) -> bool {
+        let before = self.disks.len() + self.net.len();
         self.disks.retain(|disk| disk.id.as_deref() != Some(id));
-        self.disks.len() < before
+        self.net.retain(|net| net.id.as_deref() != Some(id));
+        self.disks.len() + self.net.len() < before
     }
 
     /// The same as JSON, every default written out; fails on paths that are not UTF-8.
@@ -265,6 +298,7 @@ mod tests {
             firmware: Some("fw".into()),
             handoff: "file=table".to_owned(),
             disks: vec!["path=a,readonly=on".to_owned(), "path=b,ops_size=9,ops_refill_time=1".to_owned()],
+            nets: vec!["tap=vm0,mac=52:54:00:12:34:56".to_owned(), "fd=9,mtu=9000".to_owned()],
             rng: "off".to_owned(),
             serial: "file=console".to_owned(),
             serial_limit: Some("1M".to_owned()),
@@ -319,6 +353,14 @@ mod tests {
             (
                 with(r#""disks": [{"path": "a", "rate_limiter_config": {"ops": {"size": 0, "refill_time": 1}}}]"#),
                 "disks[0].rate_limiter_config.ops.size=0: must be at least 1",
+            ),
+            (
+                with(r#""net": [{"tap": "a"}, {"tap": "a b"}]"#),
+                "net[1].tap=a b: must be the name of an interface: 1 to 15 letters and digits",
+            ),
+            (
+                with(r#""disks": [{"path": "a", "id": "x"}], "net": [{"id": "x"}]"#),
+                "net[0].id=x: is that of another device: must be the id of no other",
             ),
             (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
         ] {

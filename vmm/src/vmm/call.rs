@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::config::{DiskOption, VmConfig};
+use crate::config::{DiskOption, NetOption, VmConfig};
 use crate::observe::counters::Snapshot;
 
 /// What is asked.
@@ -31,7 +31,9 @@ pub enum Call {
     Delete,
     /// Give a VM that does not run one more disk.
     AddDisk(DiskOption),
-    /// Take a disk from a VM that does not run.
+    /// Give a VM that does not run one more network interface.
+    AddNet(NetOption),
+    /// Take a device from a VM that does not run.
     RemoveDevice(String),
     /// End the VM, and the owner.
     Quit,

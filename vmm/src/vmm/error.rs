@@ -26,7 +26,7 @@ pub enum VmmError {
     #[error("{0}")]
     Taken(String),
     /// There is no device of that name.
-    #[error("there is no disk with id={0}: must be the id of one in the configuration")]
+    #[error("there is no device with id={0}: must be the id of one in the configuration")]
     NoDevice(String),
     /// A vCPU does not come to rest.
     #[error(transparent)]

@@ -168,7 +168,7 @@ impl Vmm {
             // It would be that of the next VM, too, whose files nobody knows yet.
             return Err(VmmError::Refused(NO_LANDLOCK.to_owned()));
         }
-        config.name_disks();
+        config.name_devices();
         self.vm = Some(Kept { config, stage: Stage::Created });
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
 use super::live::{Live, Origin};
 use super::{Kept, Stage, Vmm};
-use crate::config::{AddDiskError, DiskOption, VmConfig};
+use crate::config::{AddError, VmConfig};
 
 impl Vmm {
     /// Does what it is asked. To quit is not among it.
@@ -25,7 +25,8 @@ impl Vmm {
                 self.end("it was shut down");
             }
             Call::Delete => self.delete(),
-            Call::AddDisk(disk) => self.add_disk(disk)?,
+            Call::AddDisk(disk) => self.at_rest()?.add_disk(disk).map_err(|error| not_added(&error))?,
+            Call::AddNet(net) => self.at_rest()?.add_net(net).map_err(|error| not_added(&error))?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
             Call::Quit => {}
         }
@@ -95,15 +96,15 @@ impl Vmm {
         }
     }
 
-    fn add_disk(&mut self, disk: DiskOption) -> Result<(), VmmError> {
-        self.at_rest()?.add_disk(disk).map_err(|error| match error {
-            AddDiskError::Taken(_) => VmmError::Taken(error.to_string()),
-            AddDiskError::TooMany { .. } => VmmError::Refused(error.to_string()),
-        })
-    }
-
     fn remove_device(&mut self, id: String) -> Result<(), VmmError> {
-        if self.at_rest()?.remove_disk(&id) { Ok(()) } else { Err(VmmError::NoDevice(id)) }
+        if self.at_rest()?.remove_device(&id) { Ok(()) } else { Err(VmmError::NoDevice(id)) }
+    }
+}
+
+fn not_added(error: &AddError) -> VmmError {
+    match error {
+        AddError::Taken(_) => VmmError::Taken(error.to_string()),
+        AddError::TooMany { .. } => VmmError::Refused(error.to_string()),
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("requests::a_vm_that_never_runs", created, None),
         ("requests::what_is_wrong_is_said", wrong, None),
         ("requests::disks_come_and_go", disks, None),
+        ("requests::network_interfaces_come_and_go", nets, None),
         ("requests::a_start_that_fails", start_fails, None),
     ]
 }
@@ -99,16 +100,51 @@ fn disks() -> Result<(), Failed> {
     let add = |body: &str| server.ask("PUT", "vm.add-disk", body).0;
     let first = [add(r#"{"path": "/a"}"#), add(r#"{"path": "/b", "id": "data", "readonly": true, "num_queues": 4}"#)];
     require(first == [204, 204], || format!("{first:?}"))?;
-    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/c", "id": "data"}"#, 409, "id=data: is that of another disk")?;
+    refused(
+        &server,
+        "PUT",
+        "vm.add-disk",
+        r#"{"path": "/c", "id": "data"}"#,
+        409,
+        "id=data: is that of another device",
+    )?;
     refused(&server, "PUT", "vm.add-disk", r#"{"path": "/c", "direct": true}"#, 400, "direct=true: flatboot has no")?;
-    refused(&server, "PUT", "vm.remove-device", r#"{"id": "none"}"#, 404, "there is no disk with id=none")?;
+    refused(&server, "PUT", "vm.remove-device", r#"{"id": "none"}"#, 404, "there is no device with id=none")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_disk0"}"#).0 == 204, || "still there".to_owned())?;
     let expected = json!([{"path": "/b", "readonly": true, "id": "data"}]);
     require(server.info()["config"]["disks"] == expected, || server.info().to_string())?;
     for _ in 1..13 {
         add(r#"{"path": "/x"}"#);
     }
-    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/x"}"#, 400, "there are 13 disks: must be at most 13")
+    refused(
+        &server,
+        "PUT",
+        "vm.add-disk",
+        r#"{"path": "/x"}"#,
+        400,
+        "there are 13 disks and network interfaces: must be at most 13",
+    )
+}
+
+fn nets() -> Result<(), Failed> {
+    let server = Server::start();
+    server.ask("PUT", "vm.create", VM);
+    let add = |body: &str| server.ask("PUT", "vm.add-net", body).0;
+    let added = [add(r#"{"tap": "a"}"#), add(r#"{"fds": [9], "id": "lan", "num_queues": 2, "queue_size": 256}"#)];
+    require(added == [204, 204], || format!("{added:?}"))?;
+    refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "id": "lan"}"#, 409, "id=lan: is that of another device")?;
+    refused(
+        &server,
+        "PUT",
+        "vm.add-net",
+        r#"{"tap": "b", "vhost_user": true}"#,
+        400,
+        "vhost_user=true: flatboot has no",
+    )?;
+    refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "mac": "x"}"#, 400, "x: must be six bytes")?;
+    require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;
+    let expected = json!([{"fds": [9], "id": "lan"}]);
+    require(server.info()["config"]["net"] == expected, || server.info().to_string())
 }
 
 fn start_fails() -> Result<(), Failed> {

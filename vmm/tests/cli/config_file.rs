@@ -58,6 +58,7 @@ fn printed_is_taken() -> Result<(), Failed> {
         },
         "handoff": "planned",
         "disks": [{ "path": path("disk"), "readonly": true }],
+        "net": [],
         "rng": null,
         "serial": { "mode": "File", "file": path("new") },
         "timeline": path("old"),

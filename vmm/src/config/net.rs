@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Network interfaces.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{ConfigError, FieldError};
+use super::options::{OptionError, Options, parse_number};
+use super::rate::{self, RateConfig};
+use crate::devices::virtio::net::tap::Tap;
+use crate::devices::virtio::net::{Interface, Mac};
+use crate::{inherited, sandbox};
+
+pub(super) const OPTION: &str = "--net";
+
+/// A name of an interface has less than 16 bytes.
+const NAME_MAX: usize = 15;
+/// Every link that carries IPv6 takes as much.
+const MTU_MIN: u16 = 1280;
+/// The first descriptor that is none of input, output and errors.
+const FD_MIN: i32 = 3;
+const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
+
+/// A network interface whose tap is still to be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetOption {
+    /// The tap's name on the host; a new one if neither this nor `fds` is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tap: Option<String>,
+    /// A tap that this process was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fds: Option<[i32; 1]>,
+    /// The tap's address on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ip: Option<Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mask: Option<Ipv4Addr>,
+    /// The guest's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mac: Option<Mac>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtu: Option<u16>,
+    /// What it is called by whoever asks for it later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    #[serde(default, deserialize_with = "RateConfig::of_field", skip_serializing_if = "Option::is_none")]
+    rate_limiter_config: Option<RateConfig>,
+}
+
+/// A network interface whose tap is open and switched on.
+#[derive(Debug)]
+pub struct NetConfig {
+    /// What it is called.
+    pub id: Option<String>,
+    /// What the guest is told of it.
+    pub interface: Interface,
+    /// How much it may do in a time, in each direction.
+    pub limits: Option<RateConfig>,
+    /// Name of the tap on the host.
+    pub tap: String,
+    /// The tap.
+    pub file: File,
+}
+
+/// Why a tap cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{OPTION} {place}: {what}")]
+pub struct NetError {
+    /// Which.
+    place: Place,
+    /// What is wrong, and what would be right.
+    what: String,
+}
+
+/// How its owner calls a tap.
+#[derive(Debug, Clone)]
+enum Place {
+    Name(String),
+    Descriptor(i32),
+    New,
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "tap={name}"),
+            Self::Descriptor(number) => write!(f, "fd={number}"),
+            Self::New => f.write_str("tap"),
+        }
+    }
+}
+
+impl NetOption {
+    /// Takes the text of one `--net`.
+    pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
+        let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
+        let own = ["tap", "fd", "ip", "mask", "mac", "mtu", "id"];
+        let limits = [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
+        let options = Options::parse(OPTION, text, &[own.as_slice(), limits.as_slice()].concat())?;
+        let address = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| "must be an IPv4 address as in 192.168.249.1");
+        let net = Self {
+            tap: options.get("tap").map(str::to_owned),
+            fds: options.value("fd", descriptor)?.map(|number| [number]),
+            ip: options.value("ip", address)?,
+            mask: options.value("mask", address)?,
+            mac: options.value("mac", str::parse)?,
+            mtu: options.value("mtu", mtu)?,
+            id: options.get("id").map(str::to_owned),
+            rate_limiter_config: RateConfig::parse(&options)?,
+        };
+        net.check_fields().map_err(|error| options.wrong_field(&error))?;
+        Ok(net)
+    }
+
+    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.check_fields().map_err(|error| error.to_string().trim_start_matches('.').to_owned())?;
+        self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
+    }
+
+    /// What goes together, and what each can be.
+    fn check_fields(&self) -> Result<(), FieldError> {
+        if let Some(name) = &self.tap {
+            let valid = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+            if !valid || name.contains(['/', ':', '%']) || name == "." || name == ".." {
+                return Err(FieldError::new(
+                    "tap",
+                    name,
+                    "must be the name of an interface: 1 to 15 letters and digits",
+                ));
+            }
+        }
+        if let Some([number]) = self.fds {
+            let given = [("tap", self.tap.is_some()), ("ip", self.ip.is_some()), ("mask", self.mask.is_some())];
+            if let Some((field, _)) = given.into_iter().find(|(_, given)| *given) {
+                let value = self.text(field);
+                return Err(FieldError::new(field, &value, "must not be with fd: that tap is its owner's"));
+            }
+            if number < FD_MIN {
+                return Err(FieldError::new("fds", &number, "must be at least 3"));
+            }
+        }
+        match (self.ip, self.mask) {
+            (None, Some(mask)) => Err(FieldError::new("mask", &mask, "must be with ip")),
+            (_, Some(mask)) if u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() != 32 => {
+                Err(FieldError::new("mask", &mask, "must be ones and then zeros, as in 255.255.255.0"))
+            }
+            _ => match self.mtu {
+                Some(mtu) if mtu < MTU_MIN => Err(FieldError::new("mtu", &mtu, MTU)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn text(&self, field: &str) -> String {
+        let text = |address: Option<Ipv4Addr>| address.map(|address| address.to_string());
+        let value = match field {
+            "ip" => text(self.ip),
+            "mask" => text(self.mask),
+            _ => self.tap.clone(),
+        };
+        value.unwrap_or_default()
+    }
+
+    /// Opens its tap, and switches it on.
+    pub(super) fn open(self) -> Result<NetConfig, ConfigError> {
+        let place = match (&self.tap, self.fds) {
+            (_, Some([number])) => Place::Descriptor(number),
+            (Some(name), None) => Place::Name(name.clone()),
+            (None, None) => Place::New,
+        };
+        let tap = self.tap(&place).map_err(|what| NetError { place, what })?;
+        let interface = Interface { mac: self.mac.unwrap_or_else(Mac::random), mtu: self.mtu };
+        let (id, limits, name) = (self.id, self.rate_limiter_config, tap.name().to_owned());
+        Ok(NetConfig { id, interface, limits, tap: name, file: tap.into_file() })
+    }
+
+    /// `tap`, to which nothing is to be done.
+    fn set_up_before(&self, tap: Tap) -> Result<Tap, String> {
+        if self.ip.is_some() {
+            return Err(format!("cannot be given an address: {SERVER}: must have it, and no ip here"));
+        }
+        if self.mtu.is_some() {
+            return Err(format!("cannot be given a size of packets: {SERVER}: must have it, and no mtu here"));
+        }
+        if !tap.is_up() {
+            return Err(format!("is not switched on: {SERVER}: must exist and be up, as by `ip link set up`"));
+        }
+        Ok(tap)
+    }
+
+    fn tap(&self, place: &Place) -> Result<Tap, String> {
+        let name = match place {
+            Place::Descriptor(number) => return inherit(*number),
+            Place::Name(name) => name,
+            Place::New => "",
+        };
+        let tap = Tap::open(name).map_err(|error| cannot_be_opened(&error))?;
+        if sandbox::has_no_sockets() {
+            return self.set_up_before(tap);
+        }
+        if let Some(ip) = self.ip {
+            let mask = self.mask.unwrap_or(MASK);
+            tap.set_address(ip, mask).map_err(|error| format!("cannot be given the address {ip}: {error}"))?;
+        }
+        if let Some(mtu) = self.mtu {
+            tap.set_mtu(mtu).map_err(|error| format!("cannot be given mtu={mtu}: {error}"))?;
+        }
+        tap.up().map_err(|error| format!("cannot be switched on: {error}"))?;
+        Ok(tap)
+    }
+}
+
+const SERVER: &str = "a server sets up no interface";
+
+const MTU: &str = "must be a number of bytes, 1280 to 65535";
+
+fn mtu(text: &str) -> Result<u16, &'static str> {
+    parse_number(text).and_then(|number| u16::try_from(number).ok()).ok_or(MTU)
+}
+
+fn descriptor(text: &str) -> Result<i32, &'static str> {
+    let number = parse_number(text).and_then(|number| i32::try_from(number).ok());
+    number.filter(|number| *number >= FD_MIN).ok_or("must be the number of a descriptor, at least 3")
+}
+
+fn inherit(number: i32) -> Result<Tap, String> {
+    let tap = inherited::duplicate(number).and_then(|descriptor| Tap::inherited(descriptor.into()));
+    tap.map_err(|error| {
+        format!("{error}: must be a tap with IFF_NO_PI and IFF_VNET_HDR that this process was started with")
+    })
+}
+
+fn cannot_be_opened(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "/dev/net/tun is missing: load the tun module".to_owned(),
+        io::ErrorKind::ResourceBusy => "is in use by another process: must be used by no other".to_owned(),
+        io::ErrorKind::PermissionDenied => "no permission: must be a tap that belongs to this user, or be made by \
+                                            a user who may (CAP_NET_ADMIN)"
+            .to_owned(),
+        io::ErrorKind::InvalidInput => "is another kind of interface: must be a tap, or not exist".to_owned(),
+        _ => format!("cannot be opened: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<NetOption, String> {
+        NetOption::parse(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn words_and_json_are_the_same() {
+        for (text, json) in [
+            ("tap=vm0", r#"{"tap": "vm0"}"#),
+            ("fd=7,mac=52:54:00:12:34:56", r#"{"fds": [7], "mac": "52:54:00:12:34:56"}"#),
+            (
+                "tap=vm0,ip=10.0.0.1,mask=255.255.0.0,mtu=9000,id=lan,ops_size=9,ops_refill_time=1",
+                r#"{"tap": "vm0", "ip": "10.0.0.1", "mask": "255.255.0.0", "mtu": 9000, "id": "lan",
+                    "rate_limiter_config": {"ops": {"size": 9, "refill_time": 1}}}"#,
+            ),
+        ] {
+            let net: NetOption = serde_json::from_str(json).unwrap();
+            assert_eq!((net.check(), parse(text)), (Ok(()), Ok(net)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, expected) in [
+            ("tap=a/b", "--net tap=a/b: must be the name of an interface: 1 to 15 letters and digits"),
+            (
+                "tap=sixteen-letters.",
+                "--net tap=sixteen-letters.: must be the name of an interface: 1 to 15 letters and digits",
+            ),
+            ("fd=2", "--net fd=2: must be the number of a descriptor, at least 3"),
+            ("fd=3,tap=a", "--net tap=a: must not be with fd: that tap is its owner's"),
+            ("fd=3,ip=1.2.3.4", "--net ip=1.2.3.4: must not be with fd: that tap is its owner's"),
+            ("tap=a,ip=1.2.3", "--net ip=1.2.3: must be an IPv4 address as in 192.168.249.1"),
+            ("tap=a,mask=255.0.0.0", "--net mask=255.0.0.0: must be with ip"),
+            (
+                "tap=a,ip=1.2.3.4,mask=255.0.255.0",
+                "--net mask=255.0.255.0: must be ones and then zeros, as in 255.255.255.0",
+            ),
+            (
+                "tap=a,mac=x",
+                "--net mac=x: must be six bytes as in 52:54:00:12:34:56, the first one even and not all of them 0",
+            ),
+            ("tap=a,mtu=1279", "--net mtu=1279: must be a number of bytes, 1280 to 65535"),
+            ("tap=a,mtu=65536", "--net mtu=65536: must be a number of bytes, 1280 to 65535"),
+            ("tap=a,bw_size=1", "--net bw_size=SIZE and bw_refill_time=MILLISECONDS: is missing: must be given"),
+        ] {
+            assert_eq!(parse(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+}
