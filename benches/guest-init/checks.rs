@@ -27,6 +27,7 @@
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all |
+//! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost` |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
@@ -44,7 +45,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, processors, pulse,
+    accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, net, processors, pulse,
     report,
 };
 use crate::{showmem, steady, storm, tables, walk};
@@ -98,6 +99,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
+        "net" => net::net(needed("OWN/PEER:PORT")?),
         "rng" => devices::rng(),
         "identifiers" => identifiers::identifiers(),
         "dentries" => tables::dentries(needed("COUNT")?),

@@ -13,11 +13,13 @@ mod vm {
     pub(crate) mod jail;
     pub(crate) mod lab;
     pub(crate) mod memmap;
+    pub(crate) mod net;
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
 }
 
+use std::env;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -28,6 +30,9 @@ use vm::lab::Lab;
 type Body = fn(&Lab) -> Result<(), Failed>;
 
 fn main() -> ExitCode {
+    if let Ok(port) = env::var(vm::net::ROLE) {
+        return vm::net::echo(&port).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     let mut arguments = Arguments::from_args();
     // Guests share one host; each alone gets all of it.
     arguments.test_threads = Some(1);
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::accounts::trials());
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
+    trials.extend(vm::net::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
     conclusion.exit_code()

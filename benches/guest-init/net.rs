@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network interface, and whoever answers at its other end with what it is sent.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+use std::{fs, thread};
+
+use crate::checks::{Outcome, fields};
+use crate::rtnetlink;
+
+const INTERFACE: &str = "eth0";
+/// What one connection carries each way, in bytes.
+const CARRIED: usize = 4 << 20;
+/// Connections at a time.
+const CONNECTIONS: usize = 4;
+/// Bytes of datagrams: around what a frame holds, and what takes several.
+const DATAGRAMS: [usize; 8] = [0, 1, 17, 100, 1471, 1472, 1473, 9000];
+/// Nobody answers for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `own/peer:port`: takes the address `own`, and sends and receives much and little, by TCP and UDP.
+pub(crate) fn net(argument: &str) -> Outcome {
+    let wrong = || format!("net={argument}: must be OWN/PEER:PORT");
+    let (own, peer) = argument.split_once('/').ok_or_else(wrong)?;
+    let own: Ipv4Addr = own.parse().map_err(|_| wrong())?;
+    let peer: SocketAddr = peer.parse().map_err(|_| wrong())?;
+    let index = statistic("ifindex")?;
+    let index = u32::try_from(index).map_err(|error| error.to_string())?;
+    rtnetlink::address(index, own)?;
+    rtnetlink::up(index)?;
+
+    let datagrams = datagrams(peer)?;
+    let carried = thread::scope(|scope| {
+        let connections: Vec<_> =
+            (0..CONNECTIONS).map(|number| scope.spawn(move || connection(peer, number))).collect();
+        let carried = connections.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("it died".to_owned())));
+        carried.collect::<Result<Vec<usize>, String>>()
+    })?;
+    let mean = |way: &str| -> Result<u64, String> {
+        let (bytes, packets) =
+            (statistic(&format!("statistics/{way}_bytes"))?, statistic(&format!("statistics/{way}_packets"))?);
+        Ok(bytes / packets.max(1))
+    };
+    let lost = ["rx_errors", "tx_errors", "rx_dropped", "tx_dropped"]
+        .into_iter()
+        .map(|name| statistic(&format!("statistics/{name}")))
+        .sum::<Result<u64, _>>()?;
+    let report = fields([
+        ("datagrams", datagrams.into()),
+        ("carried", carried.iter().sum::<usize>().into()),
+        ("rx_mean", mean("rx")?.into()),
+        ("tx_mean", mean("tx")?.into()),
+        ("lost", lost.into()),
+    ]);
+    Ok((carried.iter().all(|bytes| *bytes == CARRIED), report))
+}
+
+fn statistic(name: &str) -> Result<u64, String> {
+    let path = format!("/sys/class/net/{INTERFACE}/{name}");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    text.trim().parse().map_err(|_| format!("{path}: {text:?} is no number"))
+}
+
+/// Sends one datagram after another, each until it comes back: a first one may be lost.
+fn datagrams(peer: SocketAddr) -> Result<usize, String> {
+    let failed = |error: std::io::Error| format!("UDP: {error}");
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failed)?;
+    socket.connect(peer).map_err(failed)?;
+    socket.set_read_timeout(Some(Duration::from_secs(1))).map_err(failed)?;
+    for length in DATAGRAMS {
+        let sent = pattern(length, length);
+        let mut came = vec![0; length + 1];
+        let back = (0..PATIENCE.as_secs()).any(|_| {
+            let sent_all = socket.send(&sent).is_ok();
+            sent_all && socket.recv(&mut came).is_ok_and(|count| came.get(..count) == Some(sent.as_slice()))
+        });
+        if !back {
+            return Err(format!("UDP: {length} bytes do not come back"));
+        }
+    }
+    Ok(DATAGRAMS.len())
+}
+
+/// Sends and receives at once; how many of the right bytes came back.
+fn connection(peer: SocketAddr, number: usize) -> Result<usize, String> {
+    let failed = |error: std::io::Error| format!("TCP: {error}");
+    let stream = TcpStream::connect_timeout(&peer, PATIENCE).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let sent = pattern(CARRIED, number);
+    let came = thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut stream = &stream;
+            stream.write_all(&sent)?;
+            stream.shutdown(Shutdown::Write)
+        });
+        let mut came = Vec::new();
+        let received = (&stream).read_to_end(&mut came);
+        sending.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread died")))?;
+        received.map(|_| came)
+    });
+    let came = came.map_err(failed)?;
+    if came == sent { Ok(came.len()) } else { Err(format!("TCP: of {CARRIED} bytes {} others came back", came.len())) }
+}
+
+/// Bytes that tell where they belong.
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|at| ((at * 31 + at / 251 + seed * 7) % 256).to_le_bytes()[0]).collect()
+}

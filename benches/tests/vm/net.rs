@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A guest on a tap of its host, where another process sends back whatever it is sent.
+
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::{env, fs, thread};
+
+use libtest_mimic::{Completion, Failed, Trial};
+
+use super::lab::{Lab, require};
+
+/// Makes this test binary the guest's peer, and says at which port.
+pub(crate) const ROLE: &str = "FLATBOOT_TEST_ECHO";
+
+const PORT: u16 = 7007;
+const TAP: &str = "flatboot-test0";
+/// Addresses for measuring networks (RFC 2544): nobody else has them.
+const HOST: &str = "198.18.249.1";
+const GUEST: &str = "198.18.249.2";
+/// The longest frame without segmentation.
+const FRAME: u64 = 1514;
+
+pub(crate) fn trials() -> [Trial; 1] {
+    [Trial::ignorable_test("net::both_ways_over_a_tap", || {
+        let lab = Lab::get()?;
+        match missing(lab)? {
+            Some(reason) => Ok(Completion::ignored_with(reason)),
+            None => both_ways(lab).map(|()| Completion::Completed),
+        }
+    })]
+}
+
+/// What this kernel or this host lacks, if anything.
+fn missing(lab: &Lab) -> Result<Option<String>, Failed> {
+    let config = fs::read_to_string(lab.kernel.join("config"))?;
+    if !config.lines().any(|line| line == "CONFIG_VIRTIO_NET=y" || line == "CONFIG_VIRTIO_NET=m") {
+        return Ok(Some("the guest kernel has no VIRTIO_NET".to_owned()));
+    }
+    let may = lab.shell("[ $(id -u) = 0 ] && [ -c /dev/net/tun ]")?.code == 0;
+    Ok((!may).then(|| "taps are made by root, with /dev/net/tun".to_owned()))
+}
+
+/// Answers whoever asks, for ever.
+pub(crate) fn echo(port: &str) -> io::Result<()> {
+    let port: u16 = port.parse().map_err(io::Error::other)?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            // A datagram may be lost.
+            let _ = socket.send_to(&buffer[..length], from);
+        }
+    });
+    for stream in listener.incoming() {
+        let mut stream = stream?;
+        thread::spawn(move || -> io::Result<()> {
+            let mut back: TcpStream = stream.try_clone()?;
+            io::copy(&mut stream, &mut back)?;
+            back.shutdown(Shutdown::Write)
+        });
+    }
+    Ok(())
+}
+
+/// Much and little, with checksums and segmentation left to whoever is better at it; and the tap is gone when the guest is.
+fn both_ways(lab: &Lab) -> Result<(), Failed> {
+    let with_peer = lab.path("flatboot-with-peer");
+    let (peer, flatboot) = (env::current_exe()?, &lab.flatboot);
+    let script = format!(
+        "#!/bin/sh\n{ROLE}={PORT} '{}' & peer=$!\ntrap 'kill $peer' EXIT\n'{}' \"$@\"\n",
+        peer.display(),
+        flatboot.display()
+    );
+    fs::write(&with_peer, script)?;
+    fs::set_permissions(&with_peer, fs::Permissions::from_mode(0o755))?;
+    let guest = lab.guest().options(["--net".to_owned(), format!("tap={TAP},ip={HOST},mac=52:54:00:12:34:56")]);
+    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},calm"));
+    let ended = lab.with_session(|session| guest.run(session, &with_peer))?;
+    if !ended.passed() {
+        return Err(lab.describe(&guest, &ended));
+    }
+    let report = ended.report("net").ok_or("no report")?;
+    let mean = |way: &str| report[way].as_u64().unwrap_or(0);
+    require(mean("rx_mean") > FRAME && mean("tx_mean") > FRAME, || format!("no offloads: {report}"))?;
+    require(report["lost"] == 0, || format!("packets are lost: {report}"))?;
+    let left = lab.shell("ls /sys/class/net")?.stdout_text();
+    require(!left.contains(TAP), || format!("the tap is there: {left}"))
+}
