@@ -243,7 +243,9 @@ fn cannot_be_opened(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "no permission: must be a tap that belongs to this user, or be made by \
                                             a user who may (CAP_NET_ADMIN)"
             .to_owned(),
-        io::ErrorKind::InvalidInput => "is another kind of interface: must be a tap, or not exist".to_owned(),
+        io::ErrorKind::InvalidInput => {
+            "is another kind of interface: must be a tap with one queue, or not exist".to_owned()
+        }
         _ => format!("cannot be opened: {error}"),
     }
 }

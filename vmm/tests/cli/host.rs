@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What this host lets a test do: run as a user without rights, or with another /dev/kvm.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub(crate) enum Needs {
     OpenKvm,
     /// A /dev/kvm that runs guests.
     UsableKvm,
+    /// A /dev/net/tun that opens, and root, who may make taps.
+    Taps,
     /// That many free pages of that many KiB in a pool of huge pages.
     HugePages(u64, u64),
 }
@@ -91,6 +93,11 @@ impl Host {
             Needs::UsableKvm => Some(format!("KVM runs no guests here: {}", self.check["problem"])),
             Needs::UnusableKvm if self.check["usable"] == true => Some("this host's KVM runs guests".to_owned()),
             Needs::UnusableKvm => self.lacks(Needs::OpenKvm),
+            Needs::Taps if !self.root => Some("only root may make taps".to_owned()),
+            Needs::Taps => {
+                let tun = File::options().read(true).write(true).open("/dev/net/tun");
+                tun.err().map(|error| format!("/dev/net/tun: {error}")).or_else(|| self.lacks(Needs::OpenKvm))
+            }
             Needs::HugePages(pages, kib) => no_huge_pages(pages, kib),
         }
     }
@@ -98,9 +105,12 @@ impl Host {
     /// flatboot, to be given its arguments.
     pub(crate) fn command(&self, needs: Needs) -> Option<Command> {
         Some(match needs {
-            Needs::Nothing | Needs::UnusableKvm | Needs::OpenKvm | Needs::UsableKvm | Needs::HugePages(..) => {
-                Command::new(FLATBOOT)
-            }
+            Needs::Nothing
+            | Needs::UnusableKvm
+            | Needs::OpenKvm
+            | Needs::UsableKvm
+            | Needs::Taps
+            | Needs::HugePages(..) => Command::new(FLATBOOT),
             Needs::Unprivileged => {
                 let mut command = Command::new(self.unprivileged.as_ref().ok()?);
                 if self.root {

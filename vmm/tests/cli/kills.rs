@@ -13,11 +13,8 @@ use libtest_mimic::{Failed, Trial};
 
 use super::FLATBOOT;
 use super::host::{Host, Needs};
-use super::kvm::program;
+use super::kvm::{RUNS, program};
 use super::times::times;
-
-/// `mov dx, 0x3f8; mov al, 'R'; out dx, al; 1: jmp 1b`
-const RUNS: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
 
 pub(crate) fn trials(host: &Host) -> Vec<Trial> {
     let trial = |name: &'static str, test: fn() -> Result<(), Failed>| {

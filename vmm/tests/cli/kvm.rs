@@ -16,6 +16,9 @@ use crate::images;
 use crate::refusal::{ERROR, Row, USAGE, matches};
 use crate::times::times;
 
+/// A guest that says that it runs, and nothing else: `mov dx, 0x3f8; mov al, 'R'; out dx, al; 1: jmp 1b`
+pub(crate) const RUNS: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
+
 /// What a test does on a host.
 type Body = fn(&Host) -> Result<(), Failed>;
 

@@ -13,6 +13,7 @@ mod jail;
 mod kernels;
 mod kills;
 mod kvm;
+mod net;
 mod outputs;
 mod print;
 mod refusal;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         kernels::rows(),
         firmware::rows(),
         files::rows(),
+        net::rows(),
         outputs::rows(),
         backing::rows(),
         kvm::rows(&host),
@@ -56,5 +58,6 @@ fn main() -> ExitCode {
     trials.extend(kvm::trials(&host));
     trials.extend(jail::trials(&host));
     trials.extend(kills::trials(&host));
+    trials.extend(net::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Taps: those that cannot be had, and one that comes and goes with its VM.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::FLATBOOT;
+use crate::host::{Host, Needs};
+use crate::kvm::{RUNS, program};
+use crate::refusal::{ERROR, Row};
+
+pub(crate) fn rows() -> Vec<Row> {
+    let error = |name: &str, arguments: &str, line: &str| Row::new(name, arguments, ERROR, line);
+    vec![
+        error(
+            "a tap that nobody has handed over",
+            "run --net fd=200",
+            "--net fd=200: Bad file descriptor (os error 9): must be a tap with IFF_NO_PI and IFF_VNET_HDR that this process \
+             was started with",
+        ),
+        error(
+            "a host without taps",
+            "run --net tap=flatboot",
+            "--net tap=flatboot: /dev/net/tun is missing: load the tun module",
+        )
+        .needs(Needs::Devices("true")),
+        error(
+            "an interface that is no tap",
+            "run --net tap=lo",
+            "--net tap=lo: is another kind of interface: must be a tap with one queue, or not exist",
+        )
+        .needs(Needs::Taps),
+    ]
+}
+
+pub(crate) fn trials(host: &Host) -> Vec<Trial> {
+    [("a tap comes and goes with its VM", ""), ("the same with a keeper", "--restart-on-reset")]
+        .into_iter()
+        .map(|(name, options)| {
+            Trial::test(name, move || comes_and_goes(options)).with_ignored_flag(host.skips(name, Needs::Taps))
+        })
+        .collect()
+}
+
+/// It is switched on, nobody else can have it, and it goes however the VM ends.
+fn comes_and_goes(options: &str) -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    let name = format!("fb{}{}", process::id(), options.len());
+    let tap = PathBuf::from(format!("/sys/class/net/{name}"));
+    for signal in ["TERM", "KILL"] {
+        let mut vm = start(directory.path(), &name, options)?;
+        wait("the guest runs", || fs::read(directory.path().join("console")).is_ok_and(|said| !said.is_empty()))?;
+        let flags = fs::read_to_string(tap.join("flags"))?;
+        assert_eq!(flags.trim(), "0x1003", "up, broadcast, multicast");
+        assert_eq!(fs::read_to_string(tap.join("mtu"))?.trim(), "9000");
+        let second = start(directory.path(), &name, options)?.wait_with_output()?;
+        let said = String::from_utf8(second.stderr)?;
+        assert!(said.contains(&format!("--net tap={name}: is in use by another process: must be")), "{said}");
+        Command::new("kill").args(["-s", signal, &vm.id().to_string()]).status()?;
+        vm.wait()?;
+        wait("the tap goes", || !tap.exists())?;
+        fs::remove_file(directory.path().join("console"))?;
+    }
+    Ok(())
+}
+
+fn start(directory: &Path, tap: &str, options: &str) -> Result<Child, Failed> {
+    let mut flatboot = Command::new(FLATBOOT);
+    flatboot.args("run --kernel kernel --rng off --serial file=console --shutdown-timeout 1".split_whitespace());
+    flatboot.args(["--net", &format!("tap={tap},mtu=9000")]).args(options.split_whitespace()).current_dir(directory);
+    Ok(flatboot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
+}
+
+fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+    let begin = Instant::now();
+    while !holds() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            return Err(format!("{what}: not within a minute").into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
