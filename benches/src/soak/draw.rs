@@ -80,7 +80,8 @@ fn pages(dice: &mut Dice, memory_mib: u64) -> Vec<&'static str> {
     if memory_mib >= WITH_HOLES && dice.chance(30) {
         pages.push(dice.one_of(HOLES));
     }
-    if memory_mib <= PREFAULTED && dice.chance(10) {
+    let prefaulted = memory_mib <= PREFAULTED && dice.chance(10);
+    if prefaulted && !pages.contains(&"arenas=off") {
         pages.push("prefault=arenas");
     }
     pages
@@ -190,6 +191,8 @@ mod tests {
     fn nothing_is_planned_that_cannot_be_seen_or_done() {
         for plan in plans() {
             let Plan { api, end, serial, .. } = plan;
+            let both = ["arenas=off", "prefault=arenas"].iter().all(|part| plan.pages.contains(part));
+            assert!(!both, "{plan:?}");
             assert!(serial != Serial::Null || end.is_the_guests(), "{plan:?}");
             assert!(api != Api::Server || (serial != Serial::Stdout && end.comes_up()), "{plan:?}");
             assert!(api != Api::Off || !REQUESTS.contains(&end), "{plan:?}");

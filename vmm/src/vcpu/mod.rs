@@ -85,7 +85,7 @@ pub enum VcpuError {
     #[error("vCPUs: the signal that interrupts them cannot be handled")]
     Signal(#[source] io::Error),
     /// It did not come to rest in time.
-    #[error("vCPU {index}: has not come to rest in time: what it writes to waits for somebody")]
+    #[error("vCPU {index}: has not come to rest in time: what it writes to, or this host, is too slow")]
     Busy {
         /// Index of the vCPU.
         index: usize,
