@@ -74,9 +74,19 @@ impl Lab {
         Guest::new(&self.kernel.join("vmlinux"), &self.initramfs)
     }
 
-    /// Runs `guest` to its end.
+    /// Runs `guest` to its end. An emulated processor is not a real one: if KVM gives up on it there, which is said, the guest
+    /// gets a second chance on a fresh host.
     pub(crate) fn run(&self, guest: &Guest) -> Result<Ended, Failed> {
-        Ok(self.with_session(|session| guest.run(session, &self.flatboot))?)
+        let run = || self.with_session(|session| guest.run(session, &self.flatboot));
+        let ended = run()?;
+        match gave_up(&ended) {
+            Some(line) if self.is_emulated() => {
+                eprintln!("AGAIN: the emulated host's KVM has given up on {:?}: {line}", guest.checks);
+                drop(self.session.lock().unwrap_or_else(PoisonError::into_inner).take());
+                Ok(run()?)
+            }
+            _ => Ok(ended),
+        }
     }
 
     /// Runs any program behind the door.
@@ -136,6 +146,12 @@ impl Lab {
         }
         result
     }
+}
+
+/// What flatboot says if KVM itself has failed.
+fn gave_up(ended: &Ended) -> Option<String> {
+    let said = String::from_utf8_lossy(&ended.outcome.stderr);
+    said.lines().find(|line| line.contains("KVM cannot go on") && line.contains("internal error")).map(str::to_owned)
 }
 
 fn describe(guest: &Guest, ended: &Ended, flatboot: &Path) -> Failed {
