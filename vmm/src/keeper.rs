@@ -4,6 +4,7 @@
 //! The VM's own process could not: in its jail it can start no program. This one is in none, and has nothing to do with guests but
 //! the exit status of the process that runs one. The VM ends with it, however that ends.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::process::{self, Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use crate::devices::bus::lock;
 use crate::signals;
 
-/// Set for the VM's process: how many times it has been started again, and by which process.
+/// Set for the VM's process: the process that starts it, how many times it has started it again, and a number that stays the same.
 const KEPT: &str = "FLATBOOT_KEPT";
 /// `si_code` of a signal that the kernel sends, as it does when a key is pressed.
 const SI_KERNEL: i32 = 0x80;
@@ -41,17 +42,38 @@ pub enum KeepError {
     Killed(i32),
 }
 
-/// The keeper of this process, if there is one, and how often the VM has been started again.
-fn kept() -> Option<(i32, u64)> {
-    let value = env::var(KEPT).ok()?;
-    let (keeper, restarts) = value.split_once(':')?;
-    Some((keeper.parse().ok()?, restarts.parse().ok()?))
+/// What a keeper has told this process.
+struct Told {
+    keeper: i32,
+    restarts: u64,
+    seed: u64,
+}
+
+/// What this process has been told, if it has a keeper.
+fn kept() -> Option<Told> {
+    told(&env::var(KEPT).ok()?)
+}
+
+fn told(value: &str) -> Option<Told> {
+    let mut fields = value.split(':');
+    let (keeper, restarts, seed) = (fields.next()?, fields.next()?, fields.next()?);
+    Some(Told { keeper: keeper.parse().ok()?, restarts: restarts.parse().ok()?, seed: seed.parse().ok()? })
 }
 
 /// Whether this VM's guest has reset before.
 #[must_use]
 pub fn has_restarted() -> bool {
-    kept().is_some_and(|(_, restarts)| restarts > 0)
+    kept().is_some_and(|told| told.restarts > 0)
+}
+
+/// A number that is another one for each VM, and the same for all processes that run it.
+#[must_use]
+pub fn seed() -> u64 {
+    kept().map_or_else(random, |told| told.seed)
+}
+
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Whether a keeper has started this process, which then ends when that one does.
@@ -59,7 +81,7 @@ pub fn has_restarted() -> bool {
 pub fn is_kept() -> bool {
     let is_ours = |keeper: i32| getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == keeper);
     // Of another process's environment it may have been inherited.
-    let Some((keeper, _)) = kept().filter(|(keeper, _)| is_ours(*keeper)) else { return false };
+    let Some(Told { keeper, .. }) = kept().filter(|told| is_ours(told.keeper)) else { return false };
     let asked = set_parent_process_death_signal(Some(Signal::KILL));
     if asked.is_err() || !is_ours(keeper) {
         // It has ended before it was asked about: so does this process.
@@ -81,9 +103,10 @@ pub enum Kept {
 pub fn keep() -> Result<Kept, KeepError> {
     let program = env::current_exe().map_err(KeepError::Start)?;
     let passing = Passing::start().map_err(KeepError::Signals)?;
+    let seed = random();
     for restarts in 0u64.. {
         let mut command = Command::new(&program);
-        command.args(env::args_os().skip(1)).env(KEPT, format!("{}:{restarts}", process::id()));
+        command.args(env::args_os().skip(1)).env(KEPT, format!("{}:{restarts}:{seed}", process::id()));
         let status = passing.run(&mut command).map_err(KeepError::Start)?;
         match status.code().map(u8::try_from) {
             Some(Ok(AGAIN)) if !passing.is_asked() => {}
@@ -152,4 +175,18 @@ impl Passing {
 
 fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_understood() {
+        let Some(Told { keeper, restarts, seed }) = told("12:3:18446744073709551615") else { panic!("nothing") };
+        assert_eq!((keeper, restarts, seed), (12, 3, u64::MAX));
+        for wrong in ["", "12", "12:3", "12:3:", "x:3:4", "12:-1:4"] {
+            assert!(told(wrong).is_none(), "{wrong}");
+        }
+    }
 }

@@ -146,7 +146,7 @@ fn wrong_texts_are_usage_errors() {
         (RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() }, "--disk: 14 given: must be at most 13"),
         (
             RawConfig { disks: vec!["path=x,id=a".to_owned(); 2], ..raw() },
-            "--disk id=a: is that of another disk: must be the id of no other",
+            "--disk id=a: is that of another device: must be the id of no other",
         ),
         (
             RawConfig { rng: "/dev/urandom".to_owned(), ..raw() },

@@ -337,6 +337,7 @@ mod tests {
         config.add_net(NetOption::from_client(br#"{"tap": "a", "num_queues": 2}"#).unwrap()).unwrap();
         let taken = config.add_net(NetOption::from_client(br#"{"id": "_disk1"}"#).unwrap()).unwrap_err();
         assert_eq!(taken.to_string(), "id=_disk1: is that of another device: must be the id of no other");
+        assert!(config.net.iter().all(|net| net.mac.is_some()));
         assert!(config.remove_device("_net0"));
         assert_eq!(disk("{}").unwrap_err(), "missing field `path`");
         let never = disk(r#"{"path": "/e", "rate_limiter_config": {"ops": {"size": 1, "refill_time": 0}}}"#);

@@ -13,7 +13,7 @@ use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
 use crate::devices::virtio::net::tap::Tap;
 use crate::devices::virtio::net::{Interface, Mac};
-use crate::{inherited, sandbox};
+use crate::{inherited, keeper, sandbox};
 
 pub(super) const OPTION: &str = "--net";
 
@@ -42,7 +42,7 @@ pub struct NetOption {
     mask: Option<Ipv4Addr>,
     /// The guest's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    mac: Option<Mac>,
+    pub(super) mac: Option<Mac>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtu: Option<u16>,
     /// What it is called by whoever asks for it later.
@@ -175,7 +175,7 @@ impl NetOption {
             (None, None) => Place::New,
         };
         let tap = self.tap(&place).map_err(|what| NetError { place, what })?;
-        let interface = Interface { mac: self.mac.unwrap_or_else(Mac::random), mtu: self.mtu };
+        let interface = Interface { mac: self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0)), mtu: self.mtu };
         let (id, limits, name) = (self.id, self.rate_limiter_config, tap.name().to_owned());
         Ok(NetConfig { id, interface, limits, tap: name, file: tap.into_file() })
     }

@@ -17,6 +17,8 @@ use super::memory::MemoryConfig;
 use super::net::NetOption;
 use super::serial::SerialOption;
 use super::vcpus::CpusConfig;
+use crate::devices::virtio::net::Mac;
+use crate::keeper;
 
 const OPTION: &str = "--config";
 /// Longer is no configuration.
@@ -193,8 +195,12 @@ impl VmConfig {
         disks.chain(nets).filter_map(|(path, id)| Some((path, id?)))
     }
 
-    /// Gives a name to each device that has none.
+    /// Gives a name to each device that has none, and an address to each network interface, which it has as long as the VM is there.
     pub fn name_devices(&mut self) {
+        let seed = keeper::seed();
+        for (index, net) in self.net.iter_mut().enumerate() {
+            net.mac.get_or_insert_with(|| Mac::of(seed, index));
+        }
         for index in 0..self.disks.len() {
             if self.disks.get(index).is_some_and(|disk| disk.id.is_none()) {
                 let id = self.free_id("_disk");
@@ -238,6 +244,7 @@ impl VmConfig {
 
     /// One more network interface, behind the others.
     pub fn add_net(&mut self, mut net: NetOption) -> Result<(), AddError> {
+        net.mac.get_or_insert_with(|| Mac::of(keeper::seed(), self.net.len()));
         let id = net.id.get_or_insert_with(|| self.free_id("_net"));
         self.room_for(id)?;
         self.net.push(net);

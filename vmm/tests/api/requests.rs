@@ -130,7 +130,10 @@ fn nets() -> Result<(), Failed> {
     let server = Server::start();
     server.ask("PUT", "vm.create", VM);
     let add = |body: &str| server.ask("PUT", "vm.add-net", body).0;
-    let added = [add(r#"{"tap": "a"}"#), add(r#"{"fds": [9], "id": "lan", "num_queues": 2, "queue_size": 256}"#)];
+    let added = [
+        add(r#"{"tap": "a"}"#),
+        add(r#"{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56", "num_queues": 2, "queue_size": 256}"#),
+    ];
     require(added == [204, 204], || format!("{added:?}"))?;
     refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "id": "lan"}"#, 409, "id=lan: is that of another device")?;
     refused(
@@ -143,7 +146,7 @@ fn nets() -> Result<(), Failed> {
     )?;
     refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "mac": "x"}"#, 400, "x: must be six bytes")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;
-    let expected = json!([{"fds": [9], "id": "lan"}]);
+    let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56"}]);
     require(server.info()["config"]["net"] == expected, || server.info().to_string())
 }
 
