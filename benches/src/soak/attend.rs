@@ -28,10 +28,13 @@ const LOOK: Duration = Duration::from_millis(50);
 const LAST_BREATH: Duration = Duration::from_secs(10);
 /// Most bytes of a console that are told: a guest may write without end.
 const TOLD: usize = 192 << 10;
+/// The host's interfaces.
+const INTERFACES: &str = "/sys/class/net";
 
 /// Carries out `order` and never leaves its VMM behind. Errors are the attendant's own.
 pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     let directory = directory()?;
+    let taps = left::taps(Path::new(INTERFACES))?;
     for number in 0..order.disks {
         File::create_new(directory.path().join(format!("{DISK}{number}")))?.set_len(DISK_BYTES)?;
     }
@@ -48,6 +51,7 @@ pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     boot.end()?;
     if seen.code.is_some() {
         seen.left.extend(left::files(directory.path())?);
+        seen.left.extend(left::taps(Path::new(INTERFACES))?.into_iter().filter(|tap| !taps.contains(tap)));
     }
     seen.console = boot.text(&order.console);
     seen.stderr = boot.text(STDERR);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a VMM has left behind: processes, files that nobody asked for, its socket, locks.
+//! What a VMM has left behind: processes, files that nobody asked for, its socket, locks, taps.
 
+use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::linux::fs::MetadataExt;
@@ -24,6 +25,14 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<String>> {
     }
     left.sort();
     Ok(left)
+}
+
+/// The taps among `interfaces`, which is /sys/class/net: those go with their VMs.
+pub(super) fn taps(interfaces: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(interfaces)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    let is_tap = |name: &OsString| interfaces.join(name).join("tun_flags").exists();
+    Ok(names.into_iter().filter(is_tap).map(|name| format!("tap {}", name.to_string_lossy())).collect())
 }
 
 fn is_expected(name: &str) -> bool {
@@ -59,5 +68,15 @@ mod tests {
         assert_eq!(files(directory.path()).unwrap(), ["file timeline.tmp", "lock on disk12", "socket"]);
         drop(disk);
         assert_eq!(files(directory.path()).unwrap(), ["file timeline.tmp", "socket"]);
+    }
+
+    #[test]
+    fn interfaces_of_others_are_no_taps() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["lo", "eth0", "tap0"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        fs::write(directory.path().join("tap0/tun_flags"), "0x5002").unwrap();
+        assert_eq!(taps(directory.path()).unwrap(), ["tap tap0"]);
     }
 }

@@ -130,6 +130,9 @@ impl Plan {
             let limit = if disk.limited { ",bw_size=64K,bw_refill_time=100" } else { "" };
             guest = guest.options(["--disk".to_owned(), format!("path={DISK}{number}{readonly}{limit}")]);
         }
+        if self.net {
+            guest = guest.options(["--net", "mtu=1400,ops_size=100,ops_refill_time=1000"]);
+        }
         if self.end.restarts() {
             guest = guest.options(["--restart-on-reset"]);
         }
@@ -176,6 +179,7 @@ mod tests {
             table: false,
             early: false,
             rng: true,
+            net: true,
             disks: vec![disk, Disk { readonly: true, limited: false }],
             serial: Serial::File,
             api: Api::Server,
@@ -191,6 +195,7 @@ mod tests {
             "--cpus boot=3,early=off",
             "--handoff off --rng src=/dev/urandom --serial file=console ",
             "--disk path=disk0,bw_size=64K,bw_refill_time=100 --disk path=disk1,readonly=on ",
+            "--net mtu=1400,",
             "--restart-on-reset",
             "flatboot.check=cpus=3,meminfo,disk=/dev/vda,diskwrite=/dev/vda,disk=/dev/vdb,rng,hog=64M,calm",
             "flatboot.end=reboot",

@@ -6,6 +6,7 @@ use crate::sweep::Mode;
 
 /// One boot, all of it decided by the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a thing that is there or not")]
 pub struct Plan {
     /// What decides it.
     pub seed: u64,
@@ -27,6 +28,8 @@ pub struct Plan {
     pub disks: Vec<Disk>,
     /// Whether there is a source of random bytes.
     pub rng: bool,
+    /// Whether there is a network interface, over a tap of its own.
+    pub net: bool,
     /// Where the console goes.
     pub serial: Serial,
     /// The value of `--seccomp`.

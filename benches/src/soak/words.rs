@@ -21,6 +21,9 @@ impl fmt::Display for Plan {
             write!(f, ", {disk}")?;
         }
         write!(f, ", {}", if self.rng { "rng" } else { "no rng" })?;
+        if self.net {
+            f.write_str(", net")?;
+        }
         write!(f, ", {}, seccomp {}, {}", self.serial, self.seccomp, self.api)?;
         for word in [self.log, self.work].iter().filter(|word| !word.is_empty()) {
             write!(f, ", {word}")?;
@@ -104,6 +107,7 @@ mod tests {
             early: false,
             disks: vec![disk, Disk { limited: true, ..disk }],
             rng: true,
+            net: true,
             serial: Serial::File,
             seccomp: "log",
             api: Api::Beside,
@@ -115,7 +119,7 @@ mod tests {
             seed: 1,
         };
         let expected = "513 MiB, 1 vCPU, async with 2 threads, no hand-off, layout=pc, thp=off, early=off, \
-            read-only disk, slow read-only disk, rng, console to a file, seccomp log, run with API, loglevel=5, hog=64M, \
+            read-only disk, slow read-only disk, rng, net, console to a file, seccomp log, run with API, loglevel=5, hog=64M, \
             paused after 7 ms for 8 ms, ends by SIGKILL after 812 ms";
         assert_eq!(plan.to_string(), expected);
     }
