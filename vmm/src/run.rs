@@ -115,7 +115,7 @@ fn with_events(
     // What serves others cannot make place for another process.
     let restart = if listen.is_some() { Restart::Here } else { Restart::Outside };
     let mut vmm = Vmm::new(restart, events.clone(), jail.clone());
-    let api = listen.map(|listen| serve(&mut vmm, listen, &jail)).transpose()?;
+    let api = listen.map(|listen| serve(&mut vmm, listen, &jail, vm.is_some())).transpose()?;
     let again = restart == Restart::Outside && keeper::has_restarted();
     let result = own(vmm, vm, Origin { zero: Some(zero), again });
     drop(api);
@@ -134,15 +134,16 @@ fn with_events(
 /// Removes the control socket.
 type Remover = Box<dyn Fn() + Send>;
 
-/// Takes requests for `vmm`. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
+/// Takes requests for `vmm`, which `starts` a VM next, or waits for one. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
 /// none that is wider.
-fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail) -> Result<Api, RunError> {
-    // Whenever a signal comes, the socket has to go. While it is made, a signal waits for it.
+fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail, starts: bool) -> Result<Api, RunError> {
+    // Whenever a signal comes, the socket has to go. While it is made, a signal waits: for it, or for the owner.
     let socket = Arc::new(Mutex::new(None));
     let mut made = lock(&socket);
     let (begin, inside) = jail.gate(Kind::ServerSignals);
     let leave = Arc::clone(&socket);
-    vmm.listen(move || lock(&leave).iter().for_each(|remove: &Remover| remove()), begin).map_err(RunError::Signals)?;
+    vmm.listen(starts, move || lock(&leave).iter().for_each(|remove: &Remover| remove()), begin)
+        .map_err(RunError::Signals)?;
     inside.wait()?;
     let (begin, inside) = jail.gate(Kind::Api);
     let api = Api::start(listen, vmm.caller(), begin)?;

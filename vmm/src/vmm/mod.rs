@@ -135,15 +135,16 @@ impl Vmm {
         self.caller.clone()
     }
 
-    /// From now on signals are heard here. One that comes before [`serve`](Self::serve), or while a VM is started, ends the
-    /// process behind `leave`: there is no guest yet that could be asked to power off.
+    /// From now on signals are heard here. One that comes while a VM is started ends the process behind `leave`: there is no guest
+    /// yet that could be asked to power off. If `starting`, one is from now on.
     /// `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
     pub fn listen<G>(
         &mut self,
+        starting: bool,
         leave: impl Fn() + Send + 'static,
         begin: impl FnOnce() -> Option<G> + Send + 'static,
     ) -> io::Result<()> {
-        self.starting.store(true, Ordering::Release);
+        self.starting.store(starting, Ordering::Release);
         self.hear(leave, begin)
     }
 

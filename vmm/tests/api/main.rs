@@ -11,6 +11,8 @@ mod requests;
 mod rude;
 mod server;
 
+#[path = "../common/ignored.rs"]
+mod ignored;
 #[path = "../common/images.rs"]
 #[expect(dead_code, reason = "one image of several")]
 mod images;

@@ -13,6 +13,7 @@ use libtest_mimic::{Failed, Trial};
 
 use super::FLATBOOT;
 use super::host::{Host, Needs};
+use super::ignored::is_ignored;
 use super::kvm::{RUNS, program};
 use super::times::times;
 
@@ -28,7 +29,7 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
             killed("--shutdown-timeout 1 --restart-on-reset")
         }),
         trial("asked to end at any moment of its start: it leaves no socket", asked_to_end),
-        trial("a terminal that closes is one wish: the guest is asked, and not ended", hung_up),
+        hangs_up(host),
     ]
 }
 
@@ -76,6 +77,15 @@ fn asked_to_end() -> Result<(), Failed> {
         assert!(!directory.path().join("socket").exists(), "asked {delay:?} after its start: the socket is there");
     }
     Ok(())
+}
+
+fn hangs_up(host: &Host) -> Trial {
+    let name = "a terminal that closes is one wish: the guest is asked, and not ended";
+    let ignored = is_ignored(1);
+    if ignored {
+        eprintln!("SKIPPED: {name}: this test was started to ignore SIGHUP");
+    }
+    Trial::test(name, hung_up).with_ignored_flag(ignored || host.skips(name, Needs::OpenKvm))
 }
 
 /// The kernel and the shell both say it.

@@ -19,6 +19,8 @@ mod print;
 mod refusal;
 mod values;
 
+#[path = "../common/ignored.rs"]
+mod ignored;
 #[path = "../common/images.rs"]
 mod images;
 #[path = "../common/times.rs"]
