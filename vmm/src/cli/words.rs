@@ -2,12 +2,8 @@
 //! What is wrong, in the words of whoever typed it: the rest of flatboot names fields of the configuration, and knows no options.
 
 /// Fields, and the options that they are on a command line.
-const OPTIONS: [(&str, &str); 4] = [
-    ("memory: ", "--memory: "),
-    ("memory.", "--memory "),
-    ("cpus.boot_vcpus=", "--cpus boot="),
-    ("landlock_enable=true: ", "--landlock: "),
-];
+const OPTIONS: [(&str, &str); 3] =
+    [("memory: ", "--memory: "), ("memory.", "--memory "), ("cpus.boot_vcpus=", "--cpus boot=")];
 /// In the middle of a line, only what is certainly a field is one.
 const SIZE: (&str, &str) = (" memory.size=", " --memory size=");
 

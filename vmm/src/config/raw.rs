@@ -138,7 +138,8 @@ pub struct RawConfig {
 
     /// Keep every file away from flatboot once those that options name are open (Landlock)
     ///
-    /// The host's kernel must have it; what it can keep away besides (TCP ports, signals to others) depends on its version.
+    /// The host's kernel must have it; what it can keep away besides (TCP ports, signals to others) depends on its version. With
+    /// --api-socket the thread that starts the next VM still opens files.
     #[arg(long)]
     pub landlock: bool,
 

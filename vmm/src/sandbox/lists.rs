@@ -145,6 +145,8 @@ const START: &[Call] = &[
     // A thread's own jail, from which there is no way back. The crate rustix asks where the vDSO is.
     Call(libc::SYS_prctl, OneOf(0, &[word(libc::PR_SET_NO_NEW_PRIVS), PR_GET_AUXV])),
     Call(libc::SYS_seccomp, Always),
+    Call(libc::SYS_landlock_create_ruleset, Always),
+    Call(libc::SYS_landlock_restrict_self, Always),
 ];
 
 /// fcntl(2), but for what sends signals.

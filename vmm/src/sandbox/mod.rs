@@ -89,12 +89,16 @@ impl Jail {
         Ok(Self::with(seccomp, None))
     }
 
-    /// The same, with Landlock: from here on, this thread and those that it starts open nothing but `/dev/kvm` and what Linux says
-    /// of this host, and remove nothing but files in the directories of `created`, which have been created for this VM. A thread
-    /// that enters opens nothing at all.
-    pub fn without_files(self, created: &[PathBuf]) -> Result<Self, JailError> {
-        files::restrict(created)?;
+    /// The same, with Landlock: a thread that enters opens nothing at all.
+    pub fn without_files(self) -> Result<Self, JailError> {
         Ok(Self::with(self.0.seccomp, Some(files::Nothing::new()?)))
+    }
+
+    /// The same, and from here on this thread and those that it starts open nothing but `/dev/kvm` and what Linux says of this host,
+    /// and remove nothing but files in the directories of `created`, which have been created for this VM.
+    pub fn without_files_from_here(self, created: &[PathBuf]) -> Result<Self, JailError> {
+        files::restrict(created)?;
+        self.without_files()
     }
 
     /// What a thread of `kind` calls first, and what whoever starts it waits for: then the thread is in its jail.

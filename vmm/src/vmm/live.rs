@@ -72,7 +72,7 @@ impl Live {
         let timeline = Arc::new(origin.zero.map_or_else(Timeline::from_now, Timeline::new));
         let mut config = Config::try_from(vm)?;
         timeline.phase("configuration valid");
-        let control = Control::new(ender.clone(), walled(jail, &config).map_err(BootError::Jail)?, once);
+        let control = Control::new(ender.clone(), walled(jail, &config, once).map_err(BootError::Jail)?, once);
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
         if origin.again
             && let SerialConfig::File(output) = &mut config.machine.serial
@@ -186,10 +186,13 @@ impl Live {
     }
 }
 
-/// The jail with what `config` wants it to have. From here on, with Landlock, no file that an option names can be opened.
-fn walled(jail: Jail, config: &Config) -> Result<Jail, JailError> {
-    if !config.landlock {
-        return Ok(jail);
+/// The jail with what `config` wants it to have. With Landlock, no thread of the VM opens a file; and if this thread starts no other
+/// VM (`once`), no file that an option names can be opened from here on.
+fn walled(jail: Jail, config: &Config, once: bool) -> Result<Jail, JailError> {
+    match (config.landlock, once) {
+        (false, _) => return Ok(jail),
+        (true, false) => return jail.without_files(),
+        (true, true) => {}
     }
     let serial = match &config.machine.serial {
         SerialConfig::File(output) => Some(output),
@@ -197,5 +200,5 @@ fn walled(jail: Jail, config: &Config) -> Result<Jail, JailError> {
     };
     let outputs = serial.into_iter().chain(&config.timeline);
     let paths: Vec<PathBuf> = outputs.map(|output| output.path().to_owned()).collect();
-    jail.without_files(&paths)
+    jail.without_files_from_here(&paths)
 }

@@ -46,10 +46,6 @@ const SOON: Duration = Duration::from_secs(1);
 /// ...waits this long before it starts again: one that does nothing else leaves the host its processors.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Landlock takes the file system from this process for good: that is right for one VM.
-const NO_LANDLOCK: &str =
-    "landlock_enable=true: must be off with --api-socket: files of the next VM could not be opened";
-
 /// What becomes of a guest that resets, if its owner wants it to start again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
@@ -164,10 +160,6 @@ impl Vmm {
     pub fn create(&mut self, mut config: VmConfig) -> Result<(), VmmError> {
         if self.vm.is_some() {
             return Err(VmmError::AlreadyCreated);
-        }
-        if config.landlock() && self.restart == Restart::Here {
-            // It would be that of the next VM, too, whose files nobody knows yet.
-            return Err(VmmError::Refused(NO_LANDLOCK.to_owned()));
         }
         config.name_devices();
         self.vm = Some(Kept { config, stage: Stage::Created });

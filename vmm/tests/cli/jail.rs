@@ -32,7 +32,13 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         let (ignored, host) = (host.skips(&name, needs), Arc::clone(host));
         Trial::test(name, move || body(&host)).with_ignored_flag(ignored)
     };
-    let options = [("", "2"), ("--landlock", "2"), ("--seccomp log", "2"), ("--seccomp false", "0")];
+    let options = [
+        ("", "2"),
+        ("--landlock", "2"),
+        ("--landlock --api-socket path=@/socket", "2"),
+        ("--seccomp log", "2"),
+        ("--seccomp false", "0"),
+    ];
     let mut trials: Vec<_> = options
         .into_iter()
         .map(|(options, seccomp)| {
@@ -124,8 +130,9 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 fn every_thread(options: &str, seccomp: &str) -> Result<(), Failed> {
     let mut vm = Vm::start(&format!("--kernel @/kernel --cpus boot=2 --disk path=@/disk {options}"))?;
     vm.runs()?;
-    let expected = ["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio1", "signals", "serial-input"];
-    assert_eq!(vm.threads(seccomp)?, set(&expected));
+    let mut expected = set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio1", "signals", "serial-input"]);
+    expected.extend(options.contains("--api-socket").then(|| "api".to_owned()));
+    assert_eq!(vm.threads(seccomp)?, expected);
     let limits = vm.proc("limits")?;
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).ok_or("no limit")?;
     assert!(core.split_whitespace().skip(4).take(2).all(|limit| limit == "1" || limit == "0"), "{core}");
