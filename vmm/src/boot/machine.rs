@@ -235,7 +235,7 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         let limiter = || net.limits.map_or_else(Limiter::default, |limits| limits.limiter());
         let limiters = [limiter(), limiter()];
         let id = net.id.clone().unwrap_or_else(|| format!("_net{index}"));
-        let device = Net::new(net.file, net.tap, net.interface, limiters);
+        let device = Net::new(net.link, net.name, net.interface, limiters);
         counters.push((id, device.counters()));
         devices.push(Box::new(device));
     }

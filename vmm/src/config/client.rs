@@ -65,7 +65,7 @@ const DISK: Section = Section {
     ],
 };
 const NET: Section = Section {
-    own: &["tap", "fds", "ip", "mask", "mac", "mtu", "id", "rate_limiter_config"],
+    own: &["tap", "fds", "passt", "forward", "ip", "mask", "mac", "mtu", "id", "rate_limiter_config"],
     foreign: &[
         // One in each direction is what there is.
         ("num_queues", |value| value.as_u64().is_some_and(|queues| queues <= 2)),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     /// Names of fields and values, right and wrong.
-    const WORDS: [&str; 27] = [
+    const WORDS: [&str; 30] = [
         "payload",
         "kernel",
         "cmdline",
@@ -103,6 +103,9 @@ mod tests {
         "disks",
         "net",
         "fds",
+        "passt",
+        "forward",
+        "1:2",
         "mac",
         "path",
         "id",

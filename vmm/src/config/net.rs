@@ -2,7 +2,6 @@
 //! Network interfaces.
 
 use std::fmt::{self, Display, Formatter};
-use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 
@@ -11,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::error::{ConfigError, FieldError};
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
+use crate::devices::virtio::net::passt::{self, Forward};
+use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::tap::Tap;
-use crate::devices::virtio::net::{Interface, Mac};
+use crate::devices::virtio::net::{Interface, Link, Mac};
 use crate::{inherited, keeper, sandbox};
 
 pub(super) const OPTION: &str = "--net";
@@ -25,16 +26,27 @@ const MTU_MIN: u16 = 1280;
 const FD_MIN: i32 = 3;
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
-/// A network interface whose tap is still to be opened.
+/// What is written in the place of a pair: the network is the program of that name.
+const PASST: &str = "passt";
+/// Between several of one value, as it stands between none of them.
+const AND: char = '+';
+
+/// A network interface whose other end is still to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetOption {
     /// The tap's name on the host; a new one if neither this nor `fds` is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tap: Option<String>,
-    /// A tap that this process was started with.
+    /// A tap, or a socket to a program, that this process was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fds: Option<[i32; 1]>,
+    /// A program is its network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    passt: bool,
+    /// Ports of the host that lead to the guest, by that program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    forward: Vec<Forward>,
     /// The tap's address on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ip: Option<Ipv4Addr>,
@@ -52,7 +64,7 @@ pub struct NetOption {
     rate_limiter_config: Option<RateConfig>,
 }
 
-/// A network interface whose tap is open and switched on.
+/// A network interface whose other end is open and switched on.
 #[derive(Debug)]
 pub struct NetConfig {
     /// What it is called.
@@ -61,13 +73,13 @@ pub struct NetConfig {
     pub interface: Interface,
     /// How much it may do in a time, in each direction.
     pub limits: Option<RateConfig>,
-    /// Name of the tap on the host.
-    pub tap: String,
-    /// The tap.
-    pub file: File,
+    /// What its other end is called on the host.
+    pub name: String,
+    /// That end.
+    pub link: Box<dyn Link>,
 }
 
-/// Why a tap cannot be used.
+/// Why an interface's other end cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{OPTION} {place}: {what}")]
 pub struct NetError {
@@ -77,11 +89,12 @@ pub struct NetError {
     what: String,
 }
 
-/// How its owner calls a tap.
+/// How its owner calls it.
 #[derive(Debug, Clone)]
 enum Place {
     Name(String),
     Descriptor(i32),
+    Passt,
     New,
 }
 
@@ -90,6 +103,7 @@ impl Display for Place {
         match self {
             Self::Name(name) => write!(f, "tap={name}"),
             Self::Descriptor(number) => write!(f, "fd={number}"),
+            Self::Passt => f.write_str(PASST),
             Self::New => f.write_str("tap"),
         }
     }
@@ -99,13 +113,22 @@ impl NetOption {
     /// Takes the text of one `--net`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
         let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
-        let own = ["tap", "fd", "ip", "mask", "mac", "mtu", "id"];
+        let (passt, text) = match text.strip_prefix(PASST) {
+            Some("") => (true, None),
+            Some(rest) if rest.starts_with(',') => (true, rest.get(1..)),
+            _ => (false, Some(text)),
+        };
+        let own = ["tap", "fd", "forward", "ip", "mask", "mac", "mtu", "id"];
         let limits = [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
-        let options = Options::parse(OPTION, text, &[own.as_slice(), limits.as_slice()].concat())?;
+        let keys = [own.as_slice(), limits.as_slice()].concat();
+        let options = text.map_or_else(|| Ok(Options::none(OPTION)), |text| Options::parse(OPTION, text, &keys))?;
+        let forward = |text: &str| text.split(AND).map(str::parse).collect::<Result<_, _>>();
         let address = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| "must be an IPv4 address as in 192.168.249.1");
         let net = Self {
             tap: options.get("tap").map(str::to_owned),
             fds: options.value("fd", descriptor)?.map(|number| [number]),
+            passt,
+            forward: options.value("forward", forward)?.unwrap_or_default(),
             ip: options.value("ip", address)?,
             mask: options.value("mask", address)?,
             mac: options.value("mac", str::parse)?,
@@ -135,16 +158,7 @@ impl NetOption {
                 ));
             }
         }
-        if let Some([number]) = self.fds {
-            let given = [("tap", self.tap.is_some()), ("ip", self.ip.is_some()), ("mask", self.mask.is_some())];
-            if let Some((field, _)) = given.into_iter().find(|(_, given)| *given) {
-                let value = self.text(field);
-                return Err(FieldError::new(field, &value, "must not be with fd: that tap is its owner's"));
-            }
-            if number < FD_MIN {
-                return Err(FieldError::new("fds", &number, "must be at least 3"));
-            }
-        }
+        self.check_end()?;
         match (self.ip, self.mask) {
             (None, Some(mask)) => Err(FieldError::new("mask", &mask, "must be with ip")),
             (_, Some(mask)) if u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() != 32 => {
@@ -157,27 +171,69 @@ impl NetOption {
         }
     }
 
+    /// That there is one other end, and what that does not have is not asked of it.
+    fn check_end(&self) -> Result<(), FieldError> {
+        if !self.forward.is_empty() && !self.passt {
+            return Err(FieldError::new("forward", &self.text("forward"), "must be with passt"));
+        }
+        let must = match self.fds {
+            _ if self.passt => "must not be with passt, which needs no tap",
+            Some(_) => "must not be with fd: that is its owner's",
+            None => return Ok(()),
+        };
+        let taken = [("tap", self.tap.is_some()), ("ip", self.ip.is_some()), ("mask", self.mask.is_some())];
+        if let Some((field, _)) = taken.into_iter().find(|(_, given)| *given) {
+            return Err(FieldError::new(field, &self.text(field), must));
+        }
+        match self.fds {
+            Some([number]) if self.passt => Err(FieldError::new("fd", &number, must)),
+            Some([number]) if number < FD_MIN => Err(FieldError::new("fds", &number, "must be at least 3")),
+            _ => Ok(()),
+        }
+    }
+
     fn text(&self, field: &str) -> String {
         let text = |address: Option<Ipv4Addr>| address.map(|address| address.to_string());
         let value = match field {
             "ip" => text(self.ip),
             "mask" => text(self.mask),
+            "forward" => {
+                let all: Vec<_> = self.forward.iter().map(Forward::to_string).collect();
+                Some(all.join(&AND.to_string()))
+            }
             _ => self.tap.clone(),
         };
         value.unwrap_or_default()
     }
 
-    /// Opens its tap, and switches it on.
+    /// Opens its other end, and switches it on.
     pub(super) fn open(self) -> Result<NetConfig, ConfigError> {
         let place = match (&self.tap, self.fds) {
+            _ if self.passt => Place::Passt,
             (_, Some([number])) => Place::Descriptor(number),
             (Some(name), None) => Place::Name(name.clone()),
             (None, None) => Place::New,
         };
-        let tap = self.tap(&place).map_err(|what| NetError { place, what })?;
+        let (name, link) = self.end(&place).map_err(|what| NetError { place, what })?;
         let interface = Interface { mac: self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0)), mtu: self.mtu };
-        let (id, limits, name) = (self.id, self.rate_limiter_config, tap.name().to_owned());
-        Ok(NetConfig { id, interface, limits, tap: name, file: tap.into_file() })
+        Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, link })
+    }
+
+    /// The other end, and what it is called.
+    fn end(&self, place: &Place) -> Result<(String, Box<dyn Link>), String> {
+        let tap = match place {
+            Place::Descriptor(number) => return inherit(*number),
+            Place::Passt => {
+                if sandbox::has_no_sockets() {
+                    return Err(format!("{SERVER_STARTS}: must be fd of a socket to one that runs"));
+                }
+                let stream = passt::start(&self.forward, self.mtu).map_err(|error| error.to_string())?;
+                return Ok((PASST.to_owned(), Box::new(stream)));
+            }
+            Place::Name(name) => self.tap(name)?,
+            Place::New => self.tap("")?,
+        };
+        Ok((tap.name().to_owned(), Box::new(tap)))
     }
 
     /// `tap`, to which nothing is to be done.
@@ -194,12 +250,7 @@ impl NetOption {
         Ok(tap)
     }
 
-    fn tap(&self, place: &Place) -> Result<Tap, String> {
-        let name = match place {
-            Place::Descriptor(number) => return inherit(*number),
-            Place::Name(name) => name,
-            Place::New => "",
-        };
+    fn tap(&self, name: &str) -> Result<Tap, String> {
         let tap = Tap::open(name).map_err(|error| cannot_be_opened(&error))?;
         if sandbox::has_no_sockets() {
             return self.set_up_before(tap);
@@ -217,6 +268,7 @@ impl NetOption {
 }
 
 const SERVER: &str = "a server sets up no interface";
+const SERVER_STARTS: &str = "a server starts no program";
 
 const MTU: &str = "must be a number of bytes, 1280 to 65535";
 
@@ -229,12 +281,20 @@ fn descriptor(text: &str) -> Result<i32, &'static str> {
     number.filter(|number| *number >= FD_MIN).ok_or("must be the number of a descriptor, at least 3")
 }
 
-fn inherit(number: i32) -> Result<Tap, String> {
-    let tap = inherited::duplicate(number).and_then(|descriptor| Tap::inherited(descriptor.into()));
-    tap.map_err(|error| {
-        format!("{error}: must be a tap with IFF_NO_PI and IFF_VNET_HDR that this process was started with")
-    })
+fn inherit(number: i32) -> Result<(String, Box<dyn Link>), String> {
+    let end = || -> io::Result<(String, Box<dyn Link>)> {
+        let descriptor = inherited::duplicate(number)?;
+        if Stream::is_one(&descriptor)? {
+            return Ok((format!("fd={number}"), Box::new(Stream::new(descriptor)?)));
+        }
+        let tap = Tap::inherited(descriptor.into())?;
+        Ok((tap.name().to_owned(), Box::new(tap)))
+    };
+    end().map_err(|error| format!("{error}: {INHERITED}"))
 }
+
+const INHERITED: &str = "must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected stream socket, that this process was \
+                         started with";
 
 fn cannot_be_opened(error: &io::Error) -> String {
     match error.kind() {
@@ -262,6 +322,11 @@ mod tests {
     fn words_and_json_are_the_same() {
         for (text, json) in [
             ("tap=vm0", r#"{"tap": "vm0"}"#),
+            ("passt", r#"{"passt": true}"#),
+            (
+                "passt,forward=2222:22+udp/0.0.0.0/53:53,mtu=1500",
+                r#"{"passt": true, "forward": ["2222:22", "udp/0.0.0.0/53:53"], "mtu": 1500}"#,
+            ),
             ("fd=7,mac=52:54:00:12:34:56", r#"{"fds": [7], "mac": "52:54:00:12:34:56"}"#),
             (
                 "tap=vm0,ip=10.0.0.1,mask=255.255.0.0,mtu=9000,id=lan,ops_size=9,ops_refill_time=1",
@@ -283,8 +348,21 @@ mod tests {
                 "--net tap=sixteen-letters.: must be the name of an interface: 1 to 15 letters and digits",
             ),
             ("fd=2", "--net fd=2: must be the number of a descriptor, at least 3"),
-            ("fd=3,tap=a", "--net tap=a: must not be with fd: that tap is its owner's"),
-            ("fd=3,ip=1.2.3.4", "--net ip=1.2.3.4: must not be with fd: that tap is its owner's"),
+            ("fd=3,tap=a", "--net tap=a: must not be with fd: that is its owner's"),
+            ("fd=3,ip=1.2.3.4", "--net ip=1.2.3.4: must not be with fd: that is its owner's"),
+            ("passt,tap=a", "--net tap=a: must not be with passt, which needs no tap"),
+            ("passt,fd=3", "--net fd=3: must not be with passt, which needs no tap"),
+            ("forward=1:2", "--net forward=1:2: must be with passt"),
+            (
+                "passt,forward=1:2+22",
+                "--net forward=1:2+22: must be [udp/][ADDRESS/]PORT:PORT, a port of the host and one of the guest, 1 to \
+                 65535, as in 2222:22",
+            ),
+            (
+                "passt=on",
+                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, id, bw_size, \
+                 bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+            ),
             ("tap=a,ip=1.2.3", "--net ip=1.2.3: must be an IPv4 address as in 192.168.249.1"),
             ("tap=a,mask=255.0.0.0", "--net mask=255.0.0.0: must be with ip"),
             (

@@ -70,6 +70,12 @@ impl Options {
         Ok(Self { option, pairs })
     }
 
+    /// The option without any pair.
+    #[must_use]
+    pub const fn none(option: &'static str) -> Self {
+        Self { option, pairs: Vec::new() }
+    }
+
     /// The option, with its dashes.
     #[must_use]
     pub const fn name(&self) -> &'static str {

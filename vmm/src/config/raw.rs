@@ -97,14 +97,19 @@ pub struct RawConfig {
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub disks: Vec<String>,
 
-    /// Network interface over a tap of the host; may be given several times, disks and these 13 in all
+    /// Network interface; may be given several times, disks and these 13 in all
     ///
-    /// tap=NAME is made if it is not there, which takes CAP_NET_ADMIN, and goes with the VM; without it, one gets the next free
-    /// name. fd=N is one that flatboot was started with, opened with IFF_NO_PI and IFF_VNET_HDR.
+    /// passt needs no rights: the program of that name (Debian: apt-get install passt) gives the guest an address and connects it
+    /// as any program of this user may. forward=2222:22 leads port 2222 of this host's 127.0.0.1 to port 22 of the guest;
+    /// [udp/][ADDRESS/]PORT:PORT says it all, + comes between several.
+    ///
+    /// tap=NAME is an interface of the host. It is made if it is not there, which takes CAP_NET_ADMIN, and goes with the VM;
+    /// without it, one gets the next free name. fd=N is one that flatboot was started with, opened with IFF_NO_PI and
+    /// IFF_VNET_HDR, or a stream socket to a program that speaks as passt does.
     ///
     /// ip=ADDRESS and mask=ADDRESS [255.255.255.0] are the host's end; mac=ADDRESS [random] is the guest's. mtu=BYTES is the
     /// longest packet that either sends. Rates are limited as those of disks, in each direction; id=NAME is for the control API.
-    #[arg(long = "net", value_name = "tap=NAME|fd=N[,KEY=VALUE]...", num_args = 1..)]
+    #[arg(long = "net", value_name = "passt|tap=NAME|fd=N[,KEY=VALUE]...", num_args = 1..)]
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub nets: Vec<String>,
 

@@ -135,6 +135,8 @@ const START: &[Call] = &[
     Call(libc::SYS_epoll_create1, Always),
     Call(libc::SYS_epoll_ctl, Always),
     Call(libc::SYS_ioctl, Masked(1, KVM_MASK, kvm(0))),
+    // Sockets to networks that others have made: of which kind they are.
+    Call(libc::SYS_getsockopt, Always),
     // Taps that are set up already.
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),

@@ -2,10 +2,13 @@
 //! VMs that come and go in one process. Their guest is a loop of two instructions, which any KVM that opens can run.
 
 use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 
 use flatboot::vm;
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, RulesetAttr};
 use libtest_mimic::Failed;
+use rustix::io::FdFlags;
 use serde_json::{Value, json};
 
 use super::server::Server;
@@ -22,6 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::a_whole_life", life, missing()),
         ("life::lives_leave_nothing", lives, missing()),
         ("life::run_serves_too", run, missing()),
+        ("life::a_server_takes_the_networks_of_others", networks, missing()),
     ]
 }
 
@@ -113,6 +117,29 @@ fn life() -> Result<(), Failed> {
     let expected = "starting booting booted pausing paused resuming resumed rebooting shutdown booting booted rebooted \
                     shutdown booting booted shutdown deleted shutdown";
     require(names.join(" ") == expected, || names.join(" "))
+}
+
+/// A jailed server starts no program, and uses one's socket that it was started with.
+fn networks() -> Result<(), Failed> {
+    let (ours, theirs) = UnixStream::pair()?;
+    rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+    let mut server = Server::start();
+    let with = |server: &Server, net: Value| -> Result<String, Failed> {
+        let mut vm: Value = serde_json::from_str(&vm(server))?;
+        vm["net"] = json!([net]);
+        Ok(vm.to_string())
+    };
+    put(&server, "vm.create", &with(&server, json!({"passt": true}))?)?;
+    let (status, said) = server.ask("PUT", "vm.boot", "");
+    let line = "passt: a server starts no program: must be fd of a socket to one that runs";
+    require(status == 500 && said.contains(line), || format!("{status} {said}"))?;
+    put(&server, "vm.delete", "")?;
+    put(&server, "vm.create", &with(&server, json!({"fds": [theirs.as_raw_fd()]}))?)?;
+    put(&server, "vm.boot", "")?;
+    goes_on(&mut server);
+    put(&server, "vm.delete", "")?;
+    drop(ours);
+    put(&server, "vmm.shutdown", "")
 }
 
 fn lives() -> Result<(), Failed> {

@@ -15,6 +15,7 @@ mod kills;
 mod kvm;
 mod net;
 mod outputs;
+mod passt;
 mod print;
 mod refusal;
 mod values;
@@ -61,5 +62,6 @@ fn main() -> ExitCode {
     trials.extend(jail::trials(&host));
     trials.extend(kills::trials(&host));
     trials.extend(net::trials(&host));
+    trials.extend(passt::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

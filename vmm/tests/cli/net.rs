@@ -20,8 +20,8 @@ pub(crate) fn rows() -> Vec<Row> {
         error(
             "a tap that nobody has handed over",
             "run --net fd=200",
-            "--net fd=200: Bad file descriptor (os error 9): must be a tap with IFF_NO_PI and IFF_VNET_HDR that this process \
-             was started with",
+            "--net fd=200: Bad file descriptor (os error 9): must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected \
+             stream socket, that this process was started with",
         ),
         error(
             "a host without taps",
@@ -77,7 +77,7 @@ fn start(directory: &Path, tap: &str, options: &str) -> Result<Child, Failed> {
     Ok(flatboot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
 }
 
-fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
     let begin = Instant::now();
     while !holds() {
         if begin.elapsed() > Duration::from_secs(60) {

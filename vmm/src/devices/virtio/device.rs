@@ -18,6 +18,31 @@ pub enum Ready {
     WhenWoken,
 }
 
+/// What besides the driver gives a queue something to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    /// What is watched, for edges.
+    pub descriptor: RawFd,
+    /// Whose turn it is then.
+    pub queue: usize,
+    /// Whether it becomes writable, and not readable.
+    pub writable: bool,
+}
+
+impl Source {
+    /// `descriptor` becomes readable.
+    #[must_use]
+    pub const fn readable(descriptor: RawFd, queue: usize) -> Self {
+        Self { descriptor, queue, writable: false }
+    }
+
+    /// `descriptor` becomes writable.
+    #[must_use]
+    pub const fn writable(descriptor: RawFd, queue: usize) -> Self {
+        Self { descriptor, queue, writable: true }
+    }
+}
+
 /// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
 ///
 /// Type, features, configuration and queues are asked for once, at construction. Everything else is called by the device's own
@@ -42,9 +67,9 @@ pub trait VirtioDevice: Send {
     /// The driver is ready, having accepted `features`.
     fn activate(&mut self, features: u64);
 
-    /// What besides the driver gives a queue something to do: descriptors that become readable, with the queue's index. They are
-    /// watched for edges: [`ready`](Self::ready) says [`Ready::WhenWoken`] only behind a read that found nothing.
-    fn sources(&self) -> Vec<(RawFd, usize)> {
+    /// What besides the driver gives a queue something to do, each descriptor once. They are watched for edges:
+    /// [`ready`](Self::ready) says [`Ready::WhenWoken`] only behind a read that found nothing, or a write that found no room.
+    fn sources(&self) -> Vec<Source> {
         Vec::new()
     }
 

@@ -13,6 +13,7 @@ use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::limit::Limiter;
+use super::net::tap::Tap;
 use super::net::{Interface, Mac, Net};
 use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::devices::bus::BusDevice;
@@ -217,7 +218,8 @@ fn network() -> io::Result<(Net, UnixDatagram)> {
     peer.set_nonblocking(true)?;
     let interface = Interface { mac: Mac::of(0, 0), mtu: None };
     let limiters = <[Limiter; 2]>::default();
-    Ok((Net::new(OwnedFd::from(tap).into(), "exercise".to_owned(), interface, limiters), peer))
+    let link = Box::new(Tap::pretended(OwnedFd::from(tap).into()));
+    Ok((Net::new(link, "exercise".to_owned(), interface, limiters), peer))
 }
 
 /// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng or a network interface.

@@ -25,7 +25,7 @@ pub mod transport;
 mod worker;
 
 pub use block::{Block, BlockError};
-pub use device::{Ready, VirtioDevice};
+pub use device::{Ready, Source, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, length};
 pub use rng::Rng;

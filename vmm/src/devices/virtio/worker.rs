@@ -130,9 +130,10 @@ impl VirtioWorker {
             let event_set = EpollEvent::new(EventSet::IN, data);
             epoll.ctl(ControlOperation::Add, event.as_raw_fd(), event_set)?;
         }
-        for (source, queue) in self.device.sources() {
-            let event_set = EpollEvent::new(EventSet::IN | EventSet::EDGE_TRIGGERED, SOURCE | queue as u64);
-            epoll.ctl(ControlOperation::Add, source, event_set)?;
+        for source in self.device.sources() {
+            let edge = if source.writable { EventSet::OUT } else { EventSet::IN };
+            let event_set = EpollEvent::new(edge | EventSet::EDGE_TRIGGERED, SOURCE | source.queue as u64);
+            epoll.ctl(ControlOperation::Add, source.descriptor, event_set)?;
         }
         Ok(epoll)
     }

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! virtio network device over a tap (virtio 1.2, section 5.1): one queue for each direction, checksums and segmentation left to
-//! whoever is better at it, frames to the guest in as many buffers as they need.
+//! virtio network device (virtio 1.2, section 5.1): one queue for each direction, frames to the guest in as many buffers as they need.
+//! Where frames go is a [`Link`]: a tap, where checksums and segmentation are left to whoever is better at it, or a program's socket.
 //!
 //! A frame is copied once, into memory of our own: a guest can change what it has given at any time, and the host's kernel would
 //! read a header twice.
 
+mod link;
 mod mac;
+pub mod passt;
+pub mod stream;
 pub mod tap;
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
 use virtio_bindings::virtio_net::{
-    VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
-    VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_MTU,
-    VIRTIO_NET_F_STATUS, VIRTIO_NET_S_LINK_UP,
+    VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_MTU, VIRTIO_NET_F_STATUS, VIRTIO_NET_S_LINK_UP,
 };
 use vm_memory::Bytes;
 
 use super::limit::Limiter;
-use super::{Ready, Request, Segment, VirtioDevice, cut, length};
+use super::{Ready, Request, Segment, Source, VirtioDevice, cut, length};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::NetCounters;
 
+pub use link::Link;
 pub use mac::Mac;
 
 /// `struct virtio_net_hdr_v1`, which comes before each frame in both directions.
@@ -37,21 +37,13 @@ const BUFFERS: std::ops::Range<u64> = 10..12;
 /// The longest frame: header, Ethernet header with a VLAN's tag, and an IP packet.
 const FRAME_MAX: usize = HEADER_SIZE + 18 + 65535;
 const QUEUE_SIZE: u16 = 256;
-/// The queue of frames for the guest, and that of frames from it.
+/// The queue of frames for the guest,
 const RECEIVE: usize = 0;
+/// and that of frames from it.
+const SEND: usize = 1;
 
-const FEATURES: [u32; 10] = [
-    VIRTIO_NET_F_CSUM,
-    VIRTIO_NET_F_GUEST_CSUM,
-    VIRTIO_NET_F_GUEST_TSO4,
-    VIRTIO_NET_F_GUEST_TSO6,
-    VIRTIO_NET_F_HOST_TSO4,
-    VIRTIO_NET_F_HOST_TSO6,
-    VIRTIO_NET_F_MAC,
-    VIRTIO_NET_F_MRG_RXBUF,
-    VIRTIO_NET_F_STATUS,
-    VIRTIO_NET_F_MTU,
-];
+/// What needs nothing of the host.
+const FEATURES: [u32; 4] = [VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_STATUS, VIRTIO_NET_F_MTU];
 
 /// What a guest is told about its interface.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +57,7 @@ pub struct Interface {
 /// A network interface.
 #[derive(Debug)]
 pub struct Net {
-    tap: File,
+    link: Box<dyn Link>,
     interface: Interface,
     /// For messages.
     name: String,
@@ -118,18 +110,17 @@ enum FrameError {
     TooLong(usize),
     #[error("guest memory")]
     Memory(#[from] vm_memory::GuestMemoryError),
-    #[error("the tap")]
-    Tap(#[source] io::Error),
+    #[error("the host")]
+    Host(#[source] io::Error),
 }
 
 impl Net {
-    /// An interface over `tap`, which must never wait and have headers of [`HEADER_SIZE`] bytes. `limiters` are those of frames to
-    /// the guest and from it.
+    /// An interface whose other end is `link`, called `name` on the host. `limiters` are those of frames to the guest and from it.
     #[must_use]
-    pub fn new(tap: File, name: String, interface: Interface, limiters: [Limiter; 2]) -> Self {
+    pub fn new(link: Box<dyn Link>, name: String, interface: Interface, limiters: [Limiter; 2]) -> Self {
         let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
         let (complaints, counters) = (Complaints::default(), Arc::default());
-        Self { tap, interface, name, merges: false, received, sent, limiters, complaints, counters }
+        Self { link, interface, name, merges: false, received, sent, limiters, complaints, counters }
     }
 
     /// What it counts by.
@@ -144,8 +135,7 @@ impl Net {
             return true;
         }
         loop {
-            match self.tap.read(&mut self.received.buffer) {
-                // A tap that is gone is never readable again.
+            match self.link.receive(&mut self.received.buffer) {
                 Ok(0) => return false,
                 Ok(length) if length <= HEADER_SIZE => self.counters.lost(),
                 Ok(length) => {
@@ -155,7 +145,7 @@ impl Net {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) => {
-                    self.complain(&FrameError::Tap(error));
+                    self.complain(&FrameError::Host(error));
                     return false;
                 }
             }
@@ -216,7 +206,7 @@ impl Net {
         if let Some(number) = self.sent.get_mut(10..12) {
             number.fill(0);
         }
-        self.tap.write(&self.sent).map_err(FrameError::Tap)?;
+        self.link.send(&self.sent).map_err(FrameError::Host)?;
         self.counters.sent((bytes - HEADER_SIZE) as u64);
         Ok(())
     }
@@ -224,12 +214,12 @@ impl Net {
     /// A frame is lost. The guest and its peers live with that; what the host is to blame for is said now and then.
     fn complain(&mut self, error: &FrameError) {
         self.counters.lost();
-        let FrameError::Tap(host) = error else {
+        let FrameError::Host(host) = error else {
             tracing::debug!(error = error as &dyn std::error::Error, "a frame is lost");
             return;
         };
         if let Some(count) = self.complaints.count() {
-            tracing::warn!("network {}: the host refuses {count} frame(s): {host}", self.name);
+            tracing::warn!("network {}: {count} frame(s) lost: {host}", self.name);
         }
     }
 
@@ -250,7 +240,7 @@ impl VirtioDevice for Net {
 
     fn features(&self) -> u64 {
         let offered = FEATURES.iter().filter(|bit| **bit != VIRTIO_NET_F_MTU || self.interface.mtu.is_some());
-        offered.fold(0, |features, bit| features | 1 << bit)
+        offered.fold(self.link.features(), |features, bit| features | 1 << bit)
     }
 
     fn config(&self) -> Vec<u8> {
@@ -268,13 +258,15 @@ impl VirtioDevice for Net {
 
     fn activate(&mut self, features: u64) {
         self.merges = features & (1 << VIRTIO_NET_F_MRG_RXBUF) != 0;
-        if let Err(error) = tap::set_offloads(self.tap.as_raw_fd(), features) {
+        if let Err(error) = self.link.accept(features) {
             tracing::info!(%error, name = self.name, "no offloads");
         }
     }
 
-    fn sources(&self) -> Vec<(RawFd, usize)> {
-        vec![(self.tap.as_raw_fd(), RECEIVE)]
+    fn sources(&self) -> Vec<Source> {
+        let receive = Source::readable(self.link.incoming(), RECEIVE);
+        let send = self.link.outgoing().map(|descriptor| Source::writable(descriptor, SEND));
+        [receive].into_iter().chain(send).collect()
     }
 
     fn ready(&mut self, queue: usize) -> Ready {
@@ -284,7 +276,8 @@ impl VirtioDevice for Net {
             self.counters.throttled();
             return Ready::In(wait);
         }
-        if queue == RECEIVE && !self.fetch() { Ready::WhenWoken } else { Ready::Now }
+        let can = if queue == RECEIVE { self.fetch() } else { self.link.has_room() };
+        if can { Ready::Now } else { Ready::WhenWoken }
     }
 
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {

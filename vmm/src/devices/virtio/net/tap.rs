@@ -7,20 +7,32 @@
 
 use std::ffi::{CStr, c_char, c_int, c_short, c_uint, c_ulong};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::{mem, ptr};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use virtio_bindings::virtio_net::{VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6};
+use virtio_bindings::virtio_net::{
+    VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
+    VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6,
+};
 
-use super::HEADER_SIZE;
+use super::{HEADER_SIZE, Link};
 
 const DEVICE: &str = "/dev/net/tun";
 /// Frames, each behind a virtio header, and nothing else.
 const FLAGS: c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+/// What the host's kernel does for a guest, and a guest for it.
+const OFFLOADS: [u32; 6] = [
+    VIRTIO_NET_F_CSUM,
+    VIRTIO_NET_F_GUEST_CSUM,
+    VIRTIO_NET_F_GUEST_TSO4,
+    VIRTIO_NET_F_GUEST_TSO6,
+    VIRTIO_NET_F_HOST_TSO4,
+    VIRTIO_NET_F_HOST_TSO6,
+];
 /// Bytes of a name, its end included.
 const NAME_SIZE: usize = libc::IFNAMSIZ;
 
@@ -63,10 +75,11 @@ impl Tap {
         &self.name
     }
 
-    /// Gives up the name for the open file.
+    /// A socket that keeps frames apart, in the place of a tap.
+    #[cfg(any(test, fuzzing))]
     #[must_use]
-    pub fn into_file(self) -> File {
-        self.file
+    pub const fn pretended(file: File) -> Self {
+        Self { file, name: String::new() }
     }
 
     /// Gives it an address on the host.
@@ -120,8 +133,30 @@ impl Tap {
     }
 }
 
+impl Link for Tap {
+    fn features(&self) -> u64 {
+        OFFLOADS.iter().fold(0, |features, bit| features | 1 << bit)
+    }
+
+    fn accept(&mut self, features: u64) -> io::Result<()> {
+        set_offloads(self.file.as_raw_fd(), features)
+    }
+
+    fn incoming(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.file.write(frame).map(drop)
+    }
+}
+
 /// Tells the host what a guest with these virtio `features` takes: frames without checksum, and those of many segments.
-pub(super) fn set_offloads(tap: RawFd, features: u64) -> io::Result<()> {
+fn set_offloads(tap: RawFd, features: u64) -> io::Result<()> {
     let has = |bit: u32| features & (1 << bit) != 0;
     let pairs = [
         (VIRTIO_NET_F_GUEST_CSUM, libc::TUN_F_CSUM),

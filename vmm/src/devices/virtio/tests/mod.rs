@@ -12,6 +12,7 @@ mod hang;
 mod mmio;
 mod net;
 mod rng;
+mod stream;
 
 use proptest::prelude::*;
 use vmm_sys_util::tempfile::TempFile;

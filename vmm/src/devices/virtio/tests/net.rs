@@ -12,6 +12,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::driver::{BUFFERS, Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::virtio::Net;
 use crate::devices::virtio::limit::{Limiter, Rate};
+use crate::devices::virtio::net::tap::Tap;
 use crate::devices::virtio::net::{Interface, Mac};
 use crate::observe::devices::DeviceCounters;
 
@@ -29,7 +30,8 @@ fn net(limiters: [Limiter; 2]) -> (Net, UnixDatagram) {
     }
     let mac: Mac = "52:54:00:12:34:56".parse().unwrap();
     let interface = Interface { mac, mtu: Some(1400) };
-    (Net::new(File::from(OwnedFd::from(tap)), "test".to_owned(), interface, limiters), ours)
+    let link = Box::new(Tap::pretended(File::from(OwnedFd::from(tap))));
+    (Net::new(link, "test".to_owned(), interface, limiters), ours)
 }
 
 fn running(queue: u16, refused: u64) -> (Driver, UnixDatagram) {

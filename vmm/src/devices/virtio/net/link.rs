@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host's end of a network interface.
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Where a guest's frames go, and where those for it come from.
+///
+/// Frames are behind a header of [`HEADER_SIZE`](super::HEADER_SIZE) bytes in both directions. Nothing waits: what cannot be done now is
+/// [`WouldBlock`](io::ErrorKind::WouldBlock).
+pub trait Link: fmt::Debug + Send {
+    /// What the host does for a guest whose driver accepts it: feature bits of virtio-net.
+    fn features(&self) -> u64 {
+        0
+    }
+
+    /// The driver has accepted `features`, and takes frames accordingly.
+    fn accept(&mut self, _features: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What becomes readable when there is a frame for the guest.
+    fn incoming(&self) -> RawFd;
+
+    /// What becomes writable when there is room again for a frame from it, if there can ever be none.
+    fn outgoing(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Whether there is room for a frame; [`outgoing`](Self::outgoing) says when there is again.
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
+    /// Takes a frame for the guest, with its header, into `buffer`. Returns how long both are; 0 if there never will be one again.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Sends a frame, which begins with its header.
+    fn send(&mut self, frame: &[u8]) -> io::Result<()>;
+}
