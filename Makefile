@@ -8,6 +8,8 @@ SHELL := /bin/bash
 MEMORY ?= 1G
 CPUS   ?= 2
 KEEP   ?= 0
+NET    ?= 0
+PORT   ?= 2222
 FIRMWARE ?= 0
 KERNEL ?= guest
 RUNS   ?= 10
@@ -56,9 +58,9 @@ help: ## this list
 	@echo 'Missing Debian packages are installed by name; builds are cached in $(CACHE).'
 	@echo 'Where /dev/kvm cannot run ordinary guests, VMs run in an emulated KVM host; FLATBOOT_KVM=real|emulated overrides.'
 
-boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; FIRMWARE=1 through UEFI; KERNEL=cloud
-	@benches/packages.sh kernel rootfs $(if $(filter 1,$(FIRMWARE)),firmware esp)
-	@$(WITH_KERNEL) $(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(FIRMWARE)),--firmware) $(if $(filter 1,$(KEEP)),--keep)
+boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; NET=1 with ssh at PORT=2222; FIRMWARE=1 through UEFI; KERNEL=cloud
+	@benches/packages.sh kernel rootfs $(if $(filter 1,$(FIRMWARE)),firmware esp) $(if $(filter 1,$(NET)),net)
+	@$(WITH_KERNEL) $(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(FIRMWARE)),--firmware) $(if $(filter 1,$(KEEP)),--keep) $(if $(filter 1,$(NET)),--ssh-port '$(PORT)')
 
 test: check unit browser vm ## everything: style, units and properties, the report, then VMs
 
@@ -81,7 +83,7 @@ browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes
 	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
 vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of the memmap, and Debian
-	@benches/packages.sh kernel rootfs firmware esp
+	@benches/packages.sh kernel rootfs firmware esp net
 ifeq ($(KERNEL),cloud)
 	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: memmap::; do \
 		cargo test --quiet --release -p flatboot-bench --test vm -- $$tests; done'

@@ -2,11 +2,12 @@
 //! `boot`: Debian 12 under flatboot, to its login prompt.
 
 use std::io::{self, IsTerminal, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flatboot_bench::artifact::ArtifactError;
-use flatboot_bench::{Command, Door, HostOptions, SessionControl, Stdin, Streams, artifact};
+use flatboot_bench::{Command, Door, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
 use rustix::process::Signal;
 
 use crate::Failure;
@@ -18,8 +19,14 @@ const PROMPT: &[u8] = b"login: ";
 /// Under emulation on a slow machine a boot takes about a minute; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Boots, and powers the guest off at its login prompt, unless `keep`.
+/// Boots, and powers the guest off at its login prompt, unless it is to stay.
 pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
+    if let Some(port) = args.ssh_port
+        && let Err(source) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+    {
+        return Err(Failure::Port { port, source });
+    }
+    let stays = args.keep || args.ssh_port.is_some();
     let flatboot = artifact::flatboot(args.flatboot.as_deref()).ok_or(flatboot_bench::Error::NoFlatboot)?;
     let payload = Payload::made(args.firmware)?;
     let door = Door::open(Some(&flatboot))?;
@@ -29,24 +36,32 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
     if kernel_of_host.is_some() {
         eprintln!("==> starting the emulated KVM host (a few seconds)");
     }
-    let command = command(args, &flatboot, &payload);
-    let options = HostOptions { drives: vec![payload.disk], kernel: kernel_of_host, ..HostOptions::default() };
+    let mut command = command(args, &flatboot, &payload);
+    command.timeout = (!stays).then_some(LIMIT);
+    if let Some(port) = args.ssh_port {
+        command = command.args(["--net", &network(port, door.kvm())]);
+    }
+    let ports = args.ssh_port.into_iter().collect();
+    let options = HostOptions { drives: vec![payload.disk], ports, kernel: kernel_of_host, ..HostOptions::default() };
 
     let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
     let mut session = door.start(&options)?;
     let control = session.control();
-    interrupts.forward_to(control.clone(), args.keep);
+    interrupts.forward_to(control.clone(), stays);
     let way = if args.firmware { " through UEFI firmware" } else { "" };
     eprintln!("==> booting Debian 12{way}: {} vCPUs, {} of memory", args.cpus, args.memory);
+    if let Some(port) = args.ssh_port {
+        eprintln!("==> once it asks for a login, from another terminal: ssh -p {port} root@localhost (no password)");
+    }
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let mut watched = Watch { out: io::stdout(), control, seen: 0, done: false };
-    let (stdin, stdout): (Stdin, &mut (dyn Write + Send)) = match args.keep {
+    let (stdin, stdout): (Stdin, &mut (dyn Write + Send)) = match stays {
         true if io::stdin().is_terminal() => (Stdin::Terminal, &mut stdout),
         true => (Stdin::Inherit, &mut stdout),
         false => (Stdin::Null, &mut watched),
     };
     let finish = session.run_streaming(&command, Streams { stdin, stdout, stderr: &mut stderr })?;
-    if !args.keep && !watched.done && finish.code == 0 {
+    if !stays && !watched.done && finish.code == 0 {
         eprintln!("flatboot-bench: the guest ended before its login prompt");
         return Ok(1);
     }
@@ -101,8 +116,13 @@ fn command(args: &BootArgs, flatboot: &Path, payload: &Payload) -> Command {
     if let Some(cmdline) = payload.cmdline {
         command = command.args(["--cmdline", cmdline]);
     }
-    command.timeout = (!args.keep).then_some(LIMIT);
     command
+}
+
+/// A network on which `port` of this machine leads to the guest's ssh: in the emulated host, by way of that host's own address.
+fn network(port: u16, kvm: Kvm) -> String {
+    let address = if kvm == Kvm::Real { "" } else { "0.0.0.0/" };
+    format!("passt,forward={address}{port}:22")
 }
 
 /// Passes the console on and asks the guest to power off once the login prompt has come by.

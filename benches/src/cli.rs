@@ -102,6 +102,9 @@ pub(crate) struct BootArgs {
     /// Stay at the login prompt, with this terminal
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Give the guest a network (passt), and stay; this port of 127.0.0.1 leads to its ssh
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) ssh_port: Option<u16>,
     /// flatboot binary [default: FLATBOOT, else the one beside this program, else the tree's build]
     #[arg(long, value_name = "FILE")]
     pub(crate) flatboot: Option<PathBuf>,

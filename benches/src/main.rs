@@ -83,6 +83,7 @@ fn specification(args: &SpecArgs) -> ExitCode {
 enum Failure {
     Door(Error),
     Signals(std::io::Error),
+    Port { port: u16, source: std::io::Error },
 }
 
 impl<E: Into<Error>> From<E> for Failure {
@@ -97,6 +98,10 @@ impl Failure {
             Self::Signals(error) => {
                 eprintln!("flatboot-bench: cannot handle signals: {error}");
                 ExitCode::from(EXIT_HOST)
+            }
+            Self::Port { port, source } => {
+                eprintln!("flatboot-bench: --ssh-port {port}: 127.0.0.1:{port}: {source}: must be a free port");
+                ExitCode::FAILURE
             }
             Self::Door(error) => {
                 print_chain(error);

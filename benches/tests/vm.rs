@@ -60,6 +60,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     trials.extend(vm::net::trials());
+    trials.extend(vm::debian::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
     conclusion.exit_code()

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian 12 root disk: a raw ext4 image with systemd, a login on the serial console, and nothing slow.
+# Builds the Debian 12 root disk: a raw ext4 image with systemd, a login on the serial console, and nothing slow. Where
+# the VM has a network interface, that gets an address by DHCP, and root can log in by ssh, without a password.
 #
 #   debian.sh              builds it, or takes it from the cache; the last line on standard output is its path
 #   debian.sh KERNEL.deb   the same with this kernel's package installed; initrd.img, which that has made, lies beside it
@@ -16,7 +17,7 @@ set -eu
 
 SUITE=bookworm
 SIZE_MIB=1024
-PACKAGES=systemd-sysv,udev,dbus,libpam-systemd,procps
+PACKAGES=systemd-sysv,udev,dbus,libpam-systemd,procps,iproute2,openssh-server,systemd-resolved
 # With a kernel that has its drivers in modules.
 KERNEL_PACKAGES=initramfs-tools,kmod,zstd
 # The same input gives the same file-system identity.
@@ -147,12 +148,13 @@ configure() {
     printf '[Login]\nHandlePowerKey=poweroff\n' >"$1/etc/systemd/logind.conf.d/flatboot.conf"
     mask_slow_units "$1"
     serial_login "$1"
+    network "$1"
 }
 
 # What a VM that lives for a minute does not need: housekeeping, and hardware that it does not have.
 mask_slow_units() {
     for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
-        fstrim.timer systemd-tmpfiles-clean.timer systemd-timesyncd.service systemd-networkd.service \
+        fstrim.timer systemd-tmpfiles-clean.timer systemd-timesyncd.service \
         systemd-pstore.service systemd-modules-load.service kmod-static-nodes.service modprobe@.service \
         systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-machine-id-commit.service \
         systemd-boot-system-token.service systemd-rfkill.socket getty@tty1.service console-getty.service \
@@ -193,6 +195,20 @@ WantedBy=getty.target
 UNIT
     mkdir -p "$1/etc/systemd/system/getty.target.wants"
     ln -sf ../serial-getty@.service "$1/etc/systemd/system/getty.target.wants/serial-getty@ttyS0.service"
+}
+
+# What a network interface brings with it; a VM without one starts none of it. Whoever reaches the port of its ssh is root:
+# that is for its host to keep to itself.
+network() {
+    printf '[Match]\nType=ether\n\n[Network]\nDHCP=yes\n' >"$1/etc/systemd/network/80-ether.network"
+    printf 'PermitRootLogin yes\nPermitEmptyPasswords yes\n' >"$1/etc/ssh/sshd_config.d/flatboot.conf"
+    find "$1/etc/systemd/system" -name 'ssh.service' -o -name 'systemd-networkd*' -o -name 'systemd-resolved*' |
+        xargs rm -f
+    rm -rf "$1/etc/systemd/system/network-online.target.wants"
+    for unit in systemd-networkd.service systemd-resolved.service ssh.service; do
+        printf 'ACTION=="add", SUBSYSTEM=="net", KERNEL=="e*", ENV{SYSTEMD_WANTS}+="%s"\n' "$unit"
+    done >"$1/etc/udev/rules.d/80-flatboot.rules"
+    ln -sf ../run/systemd/resolve/resolv.conf "$1/etc/resolv.conf"
 }
 
 slim() {

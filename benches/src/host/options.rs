@@ -24,6 +24,9 @@ pub struct HostOptions {
     pub drives: Vec<PathBuf>,
     /// Directories that may be written to; all others are read-only.
     pub writable: Vec<PathBuf>,
+    /// TCP ports of this machine's 127.0.0.1 that lead to the same ports of the host. With any, the host has a network interface,
+    /// through which it reaches what this machine does; with none it has no network.
+    pub ports: Vec<u16>,
     /// Directory with the kernel's `bzImage`; looked for or built if none is given.
     pub kernel: Option<PathBuf>,
     /// How long the host may take to start.
@@ -101,6 +104,7 @@ impl Default for HostOptions {
             cpus: 2,
             drives: Vec::new(),
             writable: Vec::new(),
+            ports: Vec::new(),
             kernel: None,
             start_limit: Duration::from_secs(120),
         }

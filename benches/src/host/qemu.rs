@@ -23,6 +23,9 @@ pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 /// work!") where this machine has so much else to do that they do not come.
 const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check kvm.tsc_tolerance_ppm=20000";
 
+/// The address that QEMU's own network expects its guest to have, and the gateway, which is this machine.
+const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off";
+
 /// Files that one host needs, all but memory and kernel in one temporary directory.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -57,7 +60,8 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.option("-object", &memory, &files.memory);
     args.path("-kernel", &files.kernel);
     args.path("-initrd", &files.initramfs);
-    args.pair("-append", KERNEL_COMMAND_LINE);
+    let network = if options.ports.is_empty() { "" } else { ADDRESS };
+    args.pair("-append", format!("{KERNEL_COMMAND_LINE} {network}").trim_end());
     args.option("-chardev", "file,id=console,path=", &files.console);
     args.text("-serial chardev:console -device virtio-serial-pci");
     for (id, name, path) in [("control", wire::CONTROL_PORT, &files.control), ("stdin", wire::STDIN_PORT, &files.stdin)]
@@ -68,6 +72,11 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.share("root", wire::ROOT_TAG, Path::new("/"), true);
     for (n, directory) in options.writable.iter().enumerate() {
         args.share(&format!("rw{n}"), &share_tag(n), directory, false);
+    }
+    if !options.ports.is_empty() {
+        let forward = |port: &u16| format!(",hostfwd=tcp:127.0.0.1:{port}-:{port}");
+        let forwards: String = options.ports.iter().map(forward).collect();
+        args.text(&format!("-netdev user,id=net{forwards} -device virtio-net-pci,netdev=net,romfile="));
     }
     for (n, file) in options.drives.iter().enumerate() {
         args.option("-drive", &format!("if=none,id=drive{n},format=raw,snapshot=on,file="), file);
@@ -146,6 +155,15 @@ mod tests {
         let line = line(&options);
         assert!(line.contains("id=root,security_model=none,multidevs=remap,readonly=on,path=/ "), "{line}");
         assert!(line.contains("id=rw0,security_model=none,multidevs=remap,path=/srv/out "), "{line}");
+    }
+
+    #[test]
+    fn a_host_has_a_network_only_for_its_ports() {
+        let without = line(&HostOptions::default());
+        assert!(!without.contains("-netdev") && !without.contains("ip="), "{without}");
+        let line = line(&HostOptions { ports: vec![2222, 80], ..HostOptions::default() });
+        let netdev = "-netdev user,id=net,hostfwd=tcp:127.0.0.1:2222-:2222,hostfwd=tcp:127.0.0.1:80-:80 ";
+        assert!(line.contains(netdev) && line.contains(ADDRESS), "{line}");
     }
 
     #[test]
