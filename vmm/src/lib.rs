@@ -21,6 +21,7 @@ pub mod keeper;
 pub mod kernel;
 pub mod layout;
 pub mod line;
+pub mod listener;
 pub mod memory;
 pub mod observe;
 pub mod probe;

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::listener::Bound;
 use crate::vmm::Caller;
-use socket::Bound;
 
 /// How long connections may take to end.
 const LAST: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub struct Api {
     stop: Option<oneshot::Sender<()>>,
     ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
-    bound: Arc<Bound>,
+    bound: Arc<Option<Bound>>,
 }
 
 impl Api {
@@ -90,7 +90,7 @@ impl Api {
     /// Removes the socket, for whoever is about to end the process.
     pub fn remover(&self) -> impl Fn() + Send + 'static {
         let bound = Arc::clone(&self.bound);
-        move || bound.remove()
+        move || bound.iter().for_each(Bound::remove)
     }
 }
 
@@ -102,7 +102,7 @@ impl Drop for Api {
         if let Some(thread) = self.thread.take().filter(|_| in_time) {
             let _ = thread.join();
         }
-        self.bound.remove();
+        self.bound.iter().for_each(Bound::remove);
     }
 }
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UNIX sockets with a path that others connect to: made, and gone with whoever made them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// A socket's file. It goes with this.
+#[derive(Debug)]
+pub struct Bound {
+    path: PathBuf,
+    /// Device and inode: whoever removed it may have put something else there.
+    identity: (u64, u64),
+    /// As long as it is open, no other file gets the inode.
+    _open: File,
+}
+
+/// Listens at `path`, where there may be a socket that nobody listens at any more; or what is wrong with it.
+pub fn bind(path: PathBuf) -> Result<(Bound, UnixListener), String> {
+    let listener = match UnixListener::bind(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            remove_stale(&path)?;
+            UnixListener::bind(&path)
+        }
+        other => other,
+    };
+    let listener = listener.map_err(|error| cannot_be_made(&error))?;
+    let open = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(&path);
+    let open = open.map_err(|error| error.to_string())?;
+    let metadata = open.metadata().map_err(|error| error.to_string())?;
+    let identity = (metadata.dev(), metadata.ino());
+    listener.set_nonblocking(true).map_err(|error| error.to_string())?;
+    Ok((Bound { path, identity, _open: open }, listener))
+}
+
+fn cannot_be_made(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => "is too long: must have less than 108 bytes".to_owned(),
+        kind => format!("cannot be created: {kind}: must be in a directory that exists and is writable"),
+    }
+}
+
+/// Removes what a process that was killed has left behind. Nothing else is touched.
+fn remove_stale(path: &Path) -> Result<(), String> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if !is_socket {
+        return Err("is there and no socket: must not exist".to_owned());
+    }
+    match try_connect(path) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(|error| format!("cannot be removed: {error}")),
+        Err(Errno::NOENT) => Ok(()),
+        // One whose queue is full is alive, too.
+        Ok(()) | Err(Errno::AGAIN) => Err("is in use by another process: must be used by no other".to_owned()),
+        Err(error) => Err(format!("is there and may be in use: {error}: must not exist")),
+    }
+}
+
+fn try_connect(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&probe, &SocketAddrUnix::new(path)?)
+}
+
+impl Bound {
+    /// Removes the socket's file, if it is still the one.
+    pub fn remove(&self) {
+        let Self { path, identity, .. } = self;
+        if fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == *identity) {
+            // There is nobody left to tell.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_removed_and_what_others_put_there_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listen = || bind(path.clone());
+        let made = listen().unwrap();
+        assert_eq!(listen().unwrap_err(), "is in use by another process: must be used by no other");
+        drop(made.1);
+        // Nobody listens, but its owner is still there; one that was killed looks the same.
+        let taken_over = listen().unwrap();
+        drop(made.0);
+        assert!(path.exists(), "the second one's");
+        drop(taken_over);
+        assert!(!path.exists());
+
+        fs::write(&path, "x").unwrap();
+        assert_eq!(listen().unwrap_err(), "is there and no socket: must not exist");
+        let missing = bind(directory.path().join("no/socket")).unwrap_err();
+        assert!(missing.starts_with("cannot be created: entity not found: must be in"), "{missing}");
+        let long = bind(directory.path().join("x".repeat(108))).unwrap_err();
+        assert_eq!(long, "is too long: must have less than 108 bytes");
+    }
+}
