@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the agent's surroundings into the program's: its cgroup, session, terminal, root and working directory.
+//! From the agent's surroundings into the program's: its cgroup, session, terminal and working directory.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,8 +9,6 @@ use std::process::{Command, ExitCode};
 
 use flatboot_bench::command::{EXIT_HOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
-
-use crate::ROOT;
 
 /// Becomes the program; returns only if it cannot.
 pub(crate) fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -40,7 +38,6 @@ fn surroundings(cgroup: &Path, terminal: bool) -> io::Result<()> {
     if terminal {
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
     }
-    rustix::process::chroot(ROOT)?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode};
 use rustix::process::{WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot, sethostname};
 
-/// Where this machine's files are mounted: the programs' root directory.
+/// Where this machine's files are mounted before they become the root directory of the agent and of programs.
 const ROOT: &str = "/root";
 
 fn main() -> ExitCode {

@@ -8,12 +8,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use flatboot_bench::wire::{ROOT_TAG, Setup};
-use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
+use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_move};
 
 use crate::ROOT;
 
 /// Where a cgroup for each program is made.
-pub(crate) const CGROUPS: &str = "/cgroup";
+pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// Largest 9p message that virtio carries in one request, in bytes: reads of files in few round trips.
 const MSIZE: u32 = 512_000;
 
@@ -64,7 +64,18 @@ pub(crate) fn programs_root(setup: &Setup) -> Result<(), MountError> {
         // No cache: what a program wrote is on the machine when its write returns, even if the host is killed then.
         share(tag, path, "cache=none", MountFlags::empty())?;
     }
-    setup.drives.iter().try_for_each(|(serial, path)| drive(serial, path))
+    setup.drives.iter().try_for_each(|(serial, path)| drive(serial, path))?;
+    become_root()
+}
+
+/// Puts [`ROOT`] over the root directory, and enters it. A process whose root directory is none of its mount namespace's could make
+/// no user namespace, which passt does.
+fn become_root() -> Result<(), MountError> {
+    let root = Path::new("/");
+    // Once it is over the root directory, no path leads to it but the working directory's.
+    rustix::process::chdir(ROOT).map_err(|e| failed(ROOT, root, e))?;
+    mount_move(".", root).map_err(|e| failed(ROOT, root, e))?;
+    rustix::process::chroot(".").map_err(|e| failed(ROOT, root, e))
 }
 
 /// /tmp shows the machine's files and takes new ones into memory.

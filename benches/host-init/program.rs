@@ -53,7 +53,7 @@ pub(crate) fn start(agent: &Arc<Agent>, sequence: u32, start: Start) -> io::Resu
 fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
     let cgroup = PathBuf::from(CGROUPS).join(sequence.to_string());
     fs::create_dir(&cgroup)?;
-    let mut enter = Command::new("/init");
+    let mut enter = Command::new("/proc/self/exe");
     let terminal = OsString::from(if start.terminal.is_some() { "1" } else { "0" });
     enter.arg("enter").args([cgroup.clone().into(), start.cwd.into_os_string(), terminal, start.program]);
     enter.args(start.args).env_clear().envs(start.env);
@@ -146,7 +146,7 @@ fn copy(agent: &Agent, kind: Kind, sequence: u32, mut from: File) {
 
 /// A new terminal in the programs' devpts: the side to read and write here, and the program's side.
 fn terminal_pair(size: Size) -> io::Result<(File, OwnedFd)> {
-    let master = File::options().read(true).write(true).open("/root/dev/pts/ptmx")?;
+    let master = File::options().read(true).write(true).open("/dev/pts/ptmx")?;
     unlockpt(&master)?;
     let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&master, size)?;
