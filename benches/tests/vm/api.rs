@@ -104,7 +104,7 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
 "#
     );
     let script = script(lab, "flatboot.check=pulse=/dev/vda,calm flatboot.end=poweroff", &rest);
-    let outcome = lab.shell_for(&script, Duration::from_secs(240) + Duration::from_secs(2) * times)?;
+    let outcome = lab.shell_for(&script, Duration::from_secs(240) + Duration::from_secs(5) * times)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
     let reports = guest::reports(&said);
