@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Any driver, against the disk and the entropy source: registers, queues and requests.
+//! Any driver, against each device: registers, queues and requests.
 #![no_main]
 
 use std::fs::File;

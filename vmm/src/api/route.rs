@@ -5,21 +5,20 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::answer::Refusal;
-use crate::config::{DiskOption, NetOption, VmConfig};
+use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
 use crate::vmm::Call;
 
 /// What all paths begin with.
 const ROOT: &str = "/api/v1/";
 
 /// What Cloud Hypervisor can do and flatboot cannot.
-const MISSING: [&str; 16] = [
+const MISSING: [&str; 15] = [
     "vm.add-device",
     "vm.add-fs",
     "vm.add-generic-vhost-user",
     "vm.add-pmem",
     "vm.add-user-device",
     "vm.add-vdpa",
-    "vm.add-vsock",
     "vm.coredump",
     "vm.nmi",
     "vm.receive-migration",
@@ -44,6 +43,8 @@ pub(super) enum Route {
     AddDisk,
     /// A network interface, described by the body.
     AddNet,
+    /// A vsock device, described by the body.
+    AddVsock,
     /// A device's end, named by the body.
     RemoveDevice,
 }
@@ -74,6 +75,7 @@ impl Route {
             "vm.delete" => (Self::Plain(|| Call::Delete), Method::PUT),
             "vm.add-disk" => (Self::AddDisk, Method::PUT),
             "vm.add-net" => (Self::AddNet, Method::PUT),
+            "vm.add-vsock" => (Self::AddVsock, Method::PUT),
             "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
             _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
             _ => return Err(Refusal::not_found(path)),
@@ -89,6 +91,7 @@ impl Route {
             Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
             Self::AddNet => Call::AddNet(NetOption::from_client(body).map_err(Refusal::body("vm.add-net"))?),
+            Self::AddVsock => Call::AddVsock(VsockOption::from_client(body).map_err(Refusal::body("vm.add-vsock"))?),
             Self::RemoveDevice => {
                 let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
                 Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)

@@ -13,6 +13,7 @@ use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::terminal;
 use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
+use crate::listener::Bound;
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
 use crate::memory::host::Host;
@@ -71,6 +72,8 @@ pub struct Booted {
     pub kvm: Kvm,
     /// The way from the terminal to the guest.
     pub console: Option<Console>,
+    /// By which programs of the host reach the guest's; it goes with this.
+    pub socket: Option<Bound>,
 }
 
 /// What is left of the machine when the vCPUs have their share of it.
@@ -81,6 +84,7 @@ struct Leftover {
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
+    socket: Option<Bound>,
     counters: Arc<Counters>,
     kvm: Kvm,
 }
@@ -122,7 +126,7 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, counters, power_button, input, serial_output } = machine;
+        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket } = machine;
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -139,7 +143,7 @@ impl Assembled {
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
         let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output, counters, kvm };
+        let leftover = Leftover { workers, power_button, input, serial_output, socket, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -162,7 +166,7 @@ impl Started {
 impl Prepared {
     /// Lets the boot CPU run, once every thread is in its jail.
     pub fn start(self, control: &Control) -> Result<Booted, BootError> {
-        let Leftover { workers, power_button, input, serial_output, counters, kvm } = self.leftover;
+        let Leftover { workers, power_button, input, serial_output, socket, counters, kvm } = self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
@@ -175,7 +179,7 @@ impl Prepared {
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { vcpus, workers, power_button, counters, kvm, console })
+        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, socket })
     }
 }
 
@@ -183,7 +187,7 @@ impl Prepared {
 fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Running>, WorkerError> {
     let start = |(slot, worker): (usize, VirtioWorker)| {
         let name = format!("virtio{slot}");
-        let entry = Entry::new(control, Kind::Device, name.clone());
+        let entry = Entry::new(control, worker.kind(), name.clone());
         worker.start(name, || entry.pass())
     };
     workers.into_iter().enumerate().map(start).collect()

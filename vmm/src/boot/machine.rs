@@ -20,11 +20,12 @@ use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::limit::Limiter;
-use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
+use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::layout;
+use crate::listener::Bound;
 use crate::memory::GuestMemory;
 use crate::observe::counters::Named;
 use crate::observe::devices::{DiskCounters, SerialCounters};
@@ -78,6 +79,8 @@ pub(super) struct Machine {
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
     pub(super) serial_output: Option<OutputFile>,
+    /// The vsock device's, which goes when the VM does.
+    pub(super) socket: Option<Bound>,
 }
 
 /// The terminal's way to the serial port, not yet open.
@@ -152,14 +155,14 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    let (devices, mut counters) = virtio_devices(config)?;
+    let (devices, mut counters, socket) = virtio_devices(config)?;
     counters.push(("_serial".to_owned(), of_serial));
     for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output })
+    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -213,13 +216,13 @@ fn serial(
     Ok((SerialInput(takes_input.then_some(port)), file))
 }
 
-/// Devices, and what each is called and counts by.
-type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<Named>);
+/// Devices, what each is called and counts by, and the socket that one of them is reached by.
+type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<Named>, Option<Bound>);
 
 /// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
-/// is.
+/// is; then what there is one of.
 fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
-    let (mut devices, mut counters): Devices = (Vec::new(), Vec::new());
+    let (mut devices, mut counters, mut socket): Devices = (Vec::new(), Vec::new(), None);
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
         let limiter = disk.limits().map_or_else(Limiter::default, |limits| limits.limiter());
@@ -239,12 +242,21 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         counters.push((id, device.counters()));
         devices.push(Box::new(device));
     }
+    if let Some(vsock) = config.vsock.take() {
+        let limiter = || vsock.limits.map_or_else(Limiter::default, |limits| limits.limiter());
+        let limiters = [limiter(), limiter()];
+        let (bound, listener) = vsock.listener;
+        let device = Vsock::new(vsock.cid, listener, vsock.path, limiters).map_err(host("vsock device"))?;
+        socket = Some(bound);
+        counters.push((vsock.id.unwrap_or_else(|| "_vsock0".to_owned()), device.counters()));
+        devices.push(Box::new(device));
+    }
     if let Some(source) = config.rng.take() {
         let rng = Rng::new(source);
         counters.push(("_rng".to_owned(), rng.counters()));
         devices.push(Box::new(rng));
     }
-    Ok((devices, counters))
+    Ok((devices, counters, socket))
 }
 
 /// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.

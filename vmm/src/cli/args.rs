@@ -99,7 +99,7 @@ pub enum Verb {
 }
 
 /// What describes a VM, and so cannot be with a file that does: all of [`RawConfig`].
-const VM_OPTIONS: [&str; 17] = [
+const VM_OPTIONS: [&str; 18] = [
     "kernel",
     "firmware",
     "initramfs",
@@ -109,6 +109,7 @@ const VM_OPTIONS: [&str; 17] = [
     "handoff",
     "disks",
     "nets",
+    "vsock",
     "rng",
     "serial",
     "serial_limit",

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::disk::DiskOption;
 use super::net::NetOption;
 use super::vm::VmConfig;
+use super::vsock::VsockOption;
 
 /// A field that flatboot does not have, and the values of it that ask for nothing. An empty value never does.
 type Foreign = (&'static str, fn(&Value) -> bool);
@@ -27,6 +28,7 @@ const VM: Section = Section {
         "handoff",
         "disks",
         "net",
+        "vsock",
         "rng",
         "serial",
         "serial_limit",
@@ -121,6 +123,8 @@ fn is_flat(value: &Value) -> bool {
     value.is_object() && single.iter().all(|field| value.get(field).is_none_or(|found| found == 1))
 }
 
+const VSOCK: Section = Section { own: &["cid", "socket", "id", "rate_limiter_config"], foreign: &[] };
+
 impl Section {
     /// Leaves in `fields` what is flatboot's own; `path` is where they are.
     fn settle(&self, path: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
@@ -203,6 +207,9 @@ impl VmConfig {
         }
         DISK.settle_each("disks", &mut fields)?;
         NET.settle_each("net", &mut fields)?;
+        if let Some(Value::Object(vsock)) = fields.get_mut("vsock") {
+            VSOCK.settle_limited("vsock.", vsock)?;
+        }
         fields.entry("restart_on_reset").or_insert(Value::Bool(true));
         Self::from_value(Value::Object(fields))
     }
@@ -227,6 +234,17 @@ impl NetOption {
         let net: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
         net.check()?;
         Ok(net)
+    }
+}
+
+impl VsockOption {
+    /// Takes the body of a request.
+    pub fn from_client(body: &[u8]) -> Result<Self, String> {
+        let mut fields = object(body)?;
+        VSOCK.settle_limited("", &mut fields)?;
+        let vsock: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+        vsock.check()?;
+        Ok(vsock)
     }
 }
 
@@ -267,7 +285,8 @@ mod tests {
     #[test]
     fn what_asks_for_something_is_named() {
         for (field, value, expected) in [
-            ("vsock", json!({"cid": 3, "socket": "/s"}), "vsock"),
+            ("vsock", json!({"cid": 3, "socket": "/s", "iommu": true}), "vsock.iommu=true"),
+            ("balloon", json!({"size": 0, "deflate_on_oom": true}), "balloon"),
             ("net", json!([{"tap": "a", "vhost_user": true}]), "net[0].vhost_user=true"),
             ("net", json!([{"tap": "a", "num_queues": 4}]), "net[0].num_queues=4"),
             ("rtc", json!({}), "rtc"),

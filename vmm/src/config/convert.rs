@@ -19,10 +19,11 @@ use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption, check_console};
 use super::vcpus::CpusConfig;
 use super::vm::{PayloadFields, RngFields, VmConfig};
+use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
 
-/// Most disks and network interfaces: one virtio slot is the random number generator's.
+/// Most disks, network interfaces and vsock devices: one virtio slot is the random number generator's.
 pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
 /// A day: longer is a mistake.
 pub(super) const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
@@ -37,6 +38,7 @@ impl TryFrom<RawConfig> for VmConfig {
         let handoff = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;
         let net = parse_nets(&raw.nets, &disks)?;
+        let vsock = parse_vsock(raw.vsock.as_deref(), &disks, &net)?;
         let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
@@ -52,6 +54,7 @@ impl TryFrom<RawConfig> for VmConfig {
             handoff,
             disks,
             net,
+            vsock,
             rng,
             serial,
             serial_limit,
@@ -76,13 +79,14 @@ impl TryFrom<VmConfig> for Config {
         let rng = vm.rng.map(|rng| open_rng(&rng.src)).transpose()?;
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
+        let vsock = vm.vsock.map(VsockOption::open).transpose()?;
         let serial = vm.serial.open()?;
         let timeline = vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 
         let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
         let serial_limit = vm.serial_limit;
         let machine =
-            MachineConfig { cpus, memory, hand_off, disks, nets, rng, serial, serial_limit, shutdown_timeout };
+            MachineConfig { cpus, memory, hand_off, disks, nets, vsock, rng, serial, serial_limit, shutdown_timeout };
         let config = Self { payload, machine, timeline, restart_on_reset, landlock };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
@@ -128,6 +132,22 @@ fn parse_nets(texts: &[String], disks: &[DiskOption]) -> Result<Vec<NetOption>, 
         nets.push(net);
     }
     Ok(nets)
+}
+
+fn parse_vsock(
+    text: Option<&str>,
+    disks: &[DiskOption],
+    nets: &[NetOption],
+) -> Result<Option<VsockOption>, OptionError> {
+    let Some(text) = text else { return Ok(None) };
+    let vsock = VsockOption::parse(text)?;
+    if disks.len() + nets.len() >= MAX_DEVICES {
+        let must = format!("must be with at most {} disks and network interfaces", MAX_DEVICES - 1);
+        return Err(OptionError::word(vsock::OPTION, text, &must));
+    }
+    let others = disks.iter().map(|disk| disk.id.as_ref()).chain(nets.iter().map(|net| net.id.as_ref()));
+    check_id(vsock::OPTION, vsock.id.as_ref(), others)?;
+    Ok(Some(vsock))
 }
 
 /// A name is that of one device.

@@ -7,6 +7,7 @@ use super::cmdline::CmdlineError;
 use super::file::FileError;
 use super::net::NetError;
 use super::options::OptionError;
+use super::vsock::VsockError;
 
 /// What is wrong with a field of a section of a configuration, however that is written. The leading point joins it to the section's
 /// name.
@@ -52,6 +53,9 @@ pub enum ConfigError {
     /// A network interface.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// A socket.
+    #[error(transparent)]
+    Vsock(#[from] VsockError),
     /// The text of a configuration file.
     #[error(transparent)]
     Json(#[from] JsonError),
@@ -61,6 +65,6 @@ impl ConfigError {
     /// Whether the command line alone is wrong, whatever files there are.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Net(_) | Self::Json(_))
+        !matches!(self, Self::File(_) | Self::Net(_) | Self::Vsock(_) | Self::Json(_))
     }
 }

@@ -25,6 +25,7 @@ mod raw;
 mod serial;
 mod vcpus;
 mod vm;
+mod vsock;
 
 use std::fs::File;
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
 pub use vm::{AddError, VmConfig};
+pub use vsock::{VsockConfig, VsockError, VsockOption};
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///
@@ -74,8 +76,10 @@ pub struct MachineConfig {
     pub hand_off: HandOff,
     /// The disks, in the order in which the guest sees them.
     pub disks: Vec<DiskConfig>,
-    /// The network interfaces, likewise; disks, these and the rng are at most [`VIRTIO_SLOTS`](crate::layout::VIRTIO_SLOTS).
+    /// The network interfaces, likewise; all virtio devices are at most [`VIRTIO_SLOTS`](crate::layout::VIRTIO_SLOTS).
     pub nets: Vec<NetConfig>,
+    /// What connects programs of the guest and of the host.
+    pub vsock: Option<VsockConfig>,
     /// Where the guest's random bytes come from; no device without.
     pub rng: Option<File>,
     /// What the serial port is connected to.

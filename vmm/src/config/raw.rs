@@ -113,6 +113,15 @@ pub struct RawConfig {
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub nets: Vec<String>,
 
+    /// Connections between programs of the guest and of the host, without a network (virtio-vsock)
+    ///
+    /// The guest has the context id cid=N, at least 3. A program of the host connects to the UNIX socket PATH, writes CONNECT PORT
+    /// and a line feed, and reads OK. A program of the guest that connects to port N of the host, context id 2, is connected to the
+    /// socket PATH_N. Rates are limited as those of disks, in each direction; id=NAME is for the control API.
+    #[arg(long, value_name = "cid=N,socket=PATH[,KEY=VALUE]...")]
+    #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
+    pub vsock: Option<String>,
+
     /// Source of the guest's random bytes (virtio-rng), or off for no such device
     #[arg(long, value_name = "src=FILE|off", default_value = "src=/dev/urandom")]
     pub rng: String,
@@ -167,6 +176,7 @@ impl Default for RawConfig {
             handoff: "planned".to_owned(),
             disks: Vec::new(),
             nets: Vec::new(),
+            vsock: None,
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
             serial_limit: None,

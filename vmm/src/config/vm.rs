@@ -17,6 +17,7 @@ use super::memory::MemoryConfig;
 use super::net::NetOption;
 use super::serial::SerialOption;
 use super::vcpus::CpusConfig;
+use super::vsock::VsockOption;
 use crate::devices::virtio::net::Mac;
 use crate::keeper;
 
@@ -40,6 +41,8 @@ pub struct VmConfig {
     pub(super) disks: Vec<DiskOption>,
     #[serde(default)]
     pub(super) net: Vec<NetOption>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) vsock: Option<VsockOption>,
     /// No device with `null`.
     #[serde(default = "default_rng")]
     pub(super) rng: Option<RngFields>,
@@ -78,11 +81,14 @@ pub(super) struct PayloadFields {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
     /// There is no room.
-    #[error("there are {max} disks and network interfaces: must be at most {max}")]
+    #[error("there are {max} disks, network interfaces and vsock devices: must be at most {max}")]
     TooMany {
         /// As many as there can be.
         max: usize,
     },
+    /// It is the second of a kind that there can be one of.
+    #[error("there is a vsock device: must be one at most")]
+    Second,
     /// Another one has the name.
     #[error("id={0}: is that of another device: must be the id of no other")]
     Taken(String),
@@ -146,15 +152,18 @@ impl VmConfig {
             let why = "what firmware finds on a disk brings its own";
             return Err(format!("payload.{field}: must be with payload.kernel: {why}"));
         }
-        let devices = self.disks.len() + self.net.len();
+        let devices = self.devices();
         if devices > MAX_DEVICES {
-            return Err(format!("disks and net: have {devices}: must be at most {MAX_DEVICES} in all"));
+            return Err(format!("disks, net and vsock: have {devices}: must be at most {MAX_DEVICES} in all"));
         }
         for (index, disk) in self.disks.iter().enumerate() {
             disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
         }
         for (index, net) in self.net.iter().enumerate() {
             net.check().map_err(|wrong| format!("net[{index}].{wrong}"))?;
+        }
+        if let Some(vsock) = &self.vsock {
+            vsock.check().map_err(|wrong| format!("vsock.{wrong}"))?;
         }
         let mut earlier = HashSet::new();
         if let Some((path, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
@@ -192,7 +201,8 @@ impl VmConfig {
     fn named(&self) -> impl Iterator<Item = (String, &str)> {
         let disks = self.disks.iter().enumerate().map(|(index, disk)| (format!("disks[{index}]"), disk.id.as_deref()));
         let nets = self.net.iter().enumerate().map(|(index, net)| (format!("net[{index}]"), net.id.as_deref()));
-        disks.chain(nets).filter_map(|(path, id)| Some((path, id?)))
+        let vsock = self.vsock.iter().map(|vsock| ("vsock".to_owned(), vsock.id.as_deref()));
+        disks.chain(nets).chain(vsock).filter_map(|(path, id)| Some((path, id?)))
     }
 
     /// Gives a name to each device that has none, and an address to each network interface, which it has as long as the VM is there.
@@ -213,6 +223,15 @@ impl VmConfig {
                 self.net.iter_mut().skip(index).take(1).for_each(|net| net.id = Some(id.clone()));
             }
         }
+        if self.vsock.as_ref().is_some_and(|vsock| vsock.id.is_none()) {
+            let id = self.free_id("_vsock");
+            self.vsock.iter_mut().for_each(|vsock| vsock.id = Some(id.clone()));
+        }
+    }
+
+    /// How many devices there are whose number is limited.
+    fn devices(&self) -> usize {
+        self.disks.len() + self.net.len() + usize::from(self.vsock.is_some())
     }
 
     /// A name that no device has: of one more name than there are devices, one is free.
@@ -228,7 +247,7 @@ impl VmConfig {
 
     /// Whether there is room for one more device called `id`.
     fn room_for(&self, id: &str) -> Result<(), AddError> {
-        if self.disks.len() + self.net.len() >= MAX_DEVICES {
+        if self.devices() >= MAX_DEVICES {
             return Err(AddError::TooMany { max: MAX_DEVICES });
         }
         if self.has(id) { Err(AddError::Taken(id.to_owned())) } else { Ok(()) }
@@ -251,12 +270,24 @@ impl VmConfig {
         Ok(())
     }
 
+    /// A vsock device, if there is none.
+    pub fn add_vsock(&mut self, mut vsock: VsockOption) -> Result<(), AddError> {
+        if self.vsock.is_some() {
+            return Err(AddError::Second);
+        }
+        let id = vsock.id.get_or_insert_with(|| self.free_id("_vsock"));
+        self.room_for(id)?;
+        self.vsock = Some(vsock);
+        Ok(())
+    }
+
     /// Takes away the device of that name. Whether there was one.
     pub fn remove_device(&mut self, id: &str) -> bool {
-        let before = self.disks.len() + self.net.len();
+        let before = self.devices();
         self.disks.retain(|disk| disk.id.as_deref() != Some(id));
         self.net.retain(|net| net.id.as_deref() != Some(id));
-        self.disks.len() + self.net.len() < before
+        self.vsock.take_if(|vsock| vsock.id.as_deref() == Some(id));
+        self.devices() < before
     }
 
     /// The same as JSON, every default written out; fails on paths that are not UTF-8.
@@ -305,6 +336,7 @@ mod tests {
             firmware: Some("fw".into()),
             handoff: "file=table".to_owned(),
             disks: vec!["path=a,readonly=on".to_owned(), "path=b,ops_size=9,ops_refill_time=1".to_owned()],
+            vsock: Some("cid=3,socket=vsock".to_owned()),
             nets: vec!["tap=vm0,mac=52:54:00:12:34:56".to_owned(), "fd=9,mtu=9000".to_owned()],
             rng: "off".to_owned(),
             serial: "file=console".to_owned(),
@@ -369,6 +401,7 @@ mod tests {
                 with(r#""disks": [{"path": "a", "id": "x"}], "net": [{"id": "x"}]"#),
                 "net[0].id=x: is that of another device: must be the id of no other",
             ),
+            (with(r#""vsock": {"cid": 2, "socket": "a"}"#), "vsock.cid=2: must be a context id, 3 to 4294967294"),
             (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
         ] {
             assert_eq!(VmConfig::from_json(&json).unwrap_err(), expected, "{json}");

@@ -117,6 +117,60 @@ impl DeviceCounters for NetCounters {
     }
 }
 
+/// What connections between guest and host have carried.
+#[derive(Debug, Default)]
+pub struct VsockCounters {
+    /// Bytes that the guest has received.
+    rx_bytes: AtomicU64,
+    /// Packets of them, and of all that goes with connections.
+    rx_packets: AtomicU64,
+    /// Bytes that it has sent.
+    tx_bytes: AtomicU64,
+    /// Packets likewise.
+    tx_packets: AtomicU64,
+    /// Packets that make no sense.
+    errors: AtomicU64,
+    /// Times that a limit made one wait.
+    throttled: AtomicU64,
+}
+
+impl VsockCounters {
+    /// A packet with so many bytes has gone to the guest.
+    pub fn received(&self, bytes: u64) {
+        add(&self.rx_bytes, bytes);
+        add(&self.rx_packets, 1);
+    }
+
+    /// A packet with so many bytes has come from the guest.
+    pub fn sent(&self, bytes: u64) {
+        add(&self.tx_bytes, bytes);
+        add(&self.tx_packets, 1);
+    }
+
+    /// A packet is refused.
+    pub fn refused(&self) {
+        add(&self.errors, 1);
+    }
+
+    /// A packet has to wait.
+    pub fn throttled(&self) {
+        add(&self.throttled, 1);
+    }
+}
+
+impl DeviceCounters for VsockCounters {
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        values([
+            ("rx_bytes", &self.rx_bytes),
+            ("rx_packets", &self.rx_packets),
+            ("tx_bytes", &self.tx_bytes),
+            ("tx_packets", &self.tx_packets),
+            ("errors", &self.errors),
+            ("throttled", &self.throttled),
+        ])
+    }
+}
+
 /// What an entropy device has done.
 #[derive(Debug, Default)]
 pub struct RngCounters {

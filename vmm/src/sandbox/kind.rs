@@ -13,6 +13,8 @@ pub enum Kind {
     Vcpu,
     /// Does the requests of a virtio device.
     Device,
+    /// The same of one that connects programs of the guest and of the host.
+    Vsock,
     /// Takes what is typed to the serial port.
     SerialInput,
     /// Reads files for firmware.
@@ -31,10 +33,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Vmm,
         Self::Vcpu,
         Self::Device,
+        Self::Vsock,
         Self::SerialInput,
         Self::FwCfg,
         Self::Signals,
@@ -51,6 +54,7 @@ impl fmt::Display for Kind {
             Self::Vmm => "vmm",
             Self::Vcpu => "vcpu",
             Self::Device => "device",
+            Self::Vsock => "vsock",
             Self::SerialInput => "serial-input",
             Self::FwCfg => "fw_cfg",
             Self::Signals => "signals",

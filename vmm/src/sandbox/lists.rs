@@ -84,12 +84,13 @@ const EVERY: &[Call] = &[
     Call(libc::SYS_getpgid, Always),
 ];
 
-/// Owns the VM. Once its guest is over: the timeline; and if KVM has failed, the probe guest of `flatboot check`, in a thread.
+/// Owns the VM. Once its guest is over: the timeline; its socket goes; and if KVM has failed, the probe guest of `flatboot check`, in a thread.
 const VMM: &[Call] = &[
     Call(libc::SYS_fstat, Always),
     Call(libc::SYS_statx, Always),
     Call(libc::SYS_ftruncate, Always),
     Call(libc::SYS_lseek, Always),
+    Call(libc::SYS_unlink, Always),
     // Threads, and no processes.
     Call(libc::SYS_clone, With(0, word(libc::CLONE_THREAD))),
     Call(libc::SYS_set_robust_list, Always),
@@ -210,6 +211,19 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_fsync, Always),
 ];
 
+/// Besides what any device does: takes connections of programs of this host, and connects to them. No filter sees to which: a path
+/// is in memory. No other kind of socket can be had.
+const VSOCK: &[Call] = &[
+    Call(libc::SYS_accept4, Always),
+    Call(libc::SYS_socket, OneOf(0, &[word(libc::AF_UNIX)])),
+    Call(libc::SYS_connect, Always),
+    Call(libc::SYS_shutdown, Always),
+    Call(libc::SYS_epoll_ctl, Always),
+];
+
+/// What a server's owner makes for those.
+const LISTENER: &[Call] = &[Call(libc::SYS_bind, Always), Call(libc::SYS_listen, Always)];
+
 /// Reads standard input, until nobody wants it any more.
 const SERIAL_INPUT: &[Call] =
     &[Call(libc::SYS_poll, Always), Call(libc::SYS_ppoll, Always), Call(libc::SYS_read, Always)];
@@ -226,6 +240,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Vmm => &[VMM],
         Kind::Vcpu => &[VCPU],
         Kind::Device => &[DEVICE],
+        Kind::Vsock => &[DEVICE, VSOCK],
         Kind::SerialInput => &[SERIAL_INPUT],
         Kind::FwCfg => &[FW_CFG],
         Kind::Signals => &[SIGNALS],
@@ -233,7 +248,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Api => &[API],
         // What is always allowed is in the lists above.
         Kind::Events => &[],
-        Kind::Owner => &[START, VMM, DEVICE, SERIAL_INPUT],
+        Kind::Owner => &[START, LISTENER, VMM, DEVICE, VSOCK, SERIAL_INPUT],
     };
     // clone3 is allowed here, since of two answers the kernel takes the sterner one.
     EVERY.iter().chain(own.iter().copied().flatten()).chain(absent(kind)).copied()

@@ -87,8 +87,13 @@ fn play(role: &str) -> Output {
 #[test]
 fn no_thread_gets_out() {
     for kind in Kind::ALL {
-        // A server's owner opens the files of VMs.
-        for (attempt, call) in ATTEMPTS.into_iter().filter(|(attempt, _)| (kind, *attempt) != (Kind::Owner, "open")) {
+        // A server's owner opens the files of VMs, and vsock's programs are connected to.
+        let may: &[&str] = match kind {
+            Kind::Owner => &["open", "connect"],
+            Kind::Vsock => &["connect"],
+            _ => &[],
+        };
+        for (attempt, call) in ATTEMPTS.into_iter().filter(|(attempt, _)| !may.contains(attempt)) {
             let output = play(&format!("{kind}:{attempt}"));
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let line = format!("flatboot: error: thread {kind}: made the system call {call}, number ");
@@ -124,8 +129,20 @@ fn no_list_has_a_way_out() {
     for kind in Kind::ALL {
         let ways = lists::of(kind).map(|call| call.0).filter(|call| NOWHERE.contains(call));
         let expected: &[i64] = match kind {
-            Kind::Owner => &[libc::SYS_openat, libc::SYS_unlink, libc::SYS_memfd_create, libc::SYS_prlimit64],
-            Kind::ServerSignals => &[libc::SYS_unlink],
+            Kind::Owner => &[
+                libc::SYS_openat,
+                libc::SYS_unlink,
+                libc::SYS_memfd_create,
+                libc::SYS_prlimit64,
+                libc::SYS_bind,
+                libc::SYS_listen,
+                libc::SYS_unlink,
+                libc::SYS_accept4,
+                libc::SYS_socket,
+                libc::SYS_connect,
+            ],
+            Kind::Vsock => &[libc::SYS_accept4, libc::SYS_socket, libc::SYS_connect],
+            Kind::Vmm | Kind::ServerSignals => &[libc::SYS_unlink],
             Kind::Api => &[libc::SYS_accept4],
             _ => &[],
         };
@@ -136,7 +153,7 @@ fn no_list_has_a_way_out() {
 /// A server's owner starts them: each has both filters.
 #[test]
 fn what_an_owner_starts_may_do_what_its_kind_may() {
-    let own = [Kind::Vcpu, Kind::Device, Kind::SerialInput, Kind::FwCfg];
+    let own = [Kind::Vcpu, Kind::Device, Kind::Vsock, Kind::SerialInput, Kind::FwCfg];
     let owner: Vec<_> = lists::of(Kind::Owner).collect();
     for (kind, call) in own.into_iter().flat_map(|kind| lists::of(kind).map(move |call| (kind, call))) {
         let of_kvm = call.0 == libc::SYS_ioctl && kind == Kind::Vcpu;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::config::{DiskOption, NetOption, VmConfig};
+use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
 use crate::observe::counters::Snapshot;
 
 /// What is asked.
@@ -33,6 +33,8 @@ pub enum Call {
     AddDisk(DiskOption),
     /// Give a VM that does not run one more network interface.
     AddNet(NetOption),
+    /// Give a VM that does not run a vsock device.
+    AddVsock(VsockOption),
     /// Take a device from a VM that does not run.
     RemoveDevice(String),
     /// End the VM, and the owner.

@@ -17,6 +17,7 @@ use crate::config::{Config, SerialConfig, VmConfig};
 use crate::devices::virtio::Running;
 use crate::ender::Ender;
 use crate::ending::Ending;
+use crate::listener::Bound;
 use crate::memory::guest::page_faults;
 use crate::observe::counters::{Counters, Snapshot};
 use crate::sandbox::{Jail, JailError};
@@ -50,6 +51,8 @@ pub(super) struct Live {
     counters: Arc<Counters>,
     kvm: Kvm,
     console: Option<Console>,
+    /// Of its vsock device.
+    socket: Option<Bound>,
     shutdown_timeout: Duration,
     /// When it was asked to power off.
     asked: Option<Instant>,
@@ -83,7 +86,7 @@ impl Live {
         let shutdown_timeout = config.machine.shutdown_timeout;
         let prepared = boot::prepare(config, &timeline, &control)?;
         ready(&control).map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, power_button, counters, kvm, console } = prepared.start(&control)?;
+        let Booted { vcpus, workers, power_button, counters, kvm, console, socket } = prepared.start(&control)?;
         Ok(Self {
             state: State::Running,
             ender,
@@ -93,6 +96,7 @@ impl Live {
             counters,
             kvm,
             console,
+            socket,
             shutdown_timeout,
             asked: None,
             again: PRESS_AGAIN,
@@ -178,10 +182,10 @@ impl Live {
 
     /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
-        let Self { vcpus, workers, console, aftermath, kvm, .. } = self;
+        let Self { vcpus, workers, console, socket, aftermath, kvm, .. } = self;
         vcpus.finish(FINISH);
         workers.iter().for_each(Running::ask_to_finish);
-        drop((workers, console));
+        drop((workers, console, socket));
         (aftermath, kvm)
     }
 }
@@ -198,7 +202,8 @@ fn walled(jail: Jail, config: &Config, once: bool) -> Result<Jail, JailError> {
         SerialConfig::File(output) => Some(output),
         SerialConfig::Tty | SerialConfig::Null | SerialConfig::Off => None,
     };
-    let outputs = serial.into_iter().chain(&config.timeline);
-    let paths: Vec<PathBuf> = outputs.map(|output| output.path().to_owned()).collect();
+    let outputs = serial.into_iter().chain(&config.timeline).map(|output| output.path().to_owned());
+    let socket = config.machine.vsock.iter().map(|vsock| vsock.path.clone());
+    let paths: Vec<PathBuf> = outputs.chain(socket).collect();
     jail.without_files_from_here(&paths)
 }

@@ -27,6 +27,7 @@ impl Vmm {
             Call::Delete => self.delete(),
             Call::AddDisk(disk) => self.at_rest()?.add_disk(disk).map_err(|error| not_added(&error))?,
             Call::AddNet(net) => self.at_rest()?.add_net(net).map_err(|error| not_added(&error))?,
+            Call::AddVsock(vsock) => self.at_rest()?.add_vsock(vsock).map_err(|error| not_added(&error))?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
             Call::Quit => {}
         }
@@ -103,7 +104,7 @@ impl Vmm {
 
 fn not_added(error: &AddError) -> VmmError {
     match error {
-        AddError::Taken(_) => VmmError::Taken(error.to_string()),
+        AddError::Taken(_) | AddError::Second => VmmError::Taken(error.to_string()),
         AddError::TooMany { .. } => VmmError::Refused(error.to_string()),
     }
 }

@@ -41,6 +41,7 @@ fn vm(server: &Server) -> String {
         "serial": {"mode": "File", "file": path("console")}, "console": {"mode": "Off"},
         // Away from the VM's threads, and not from whoever starts the next one.
         "landlock_enable": has_landlock(),
+        "vsock": {"cid": 3, "socket": path("vsock")},
     })
     .to_string()
 }

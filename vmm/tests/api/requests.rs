@@ -15,6 +15,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("requests::what_is_wrong_is_said", wrong, None),
         ("requests::disks_come_and_go", disks, None),
         ("requests::network_interfaces_come_and_go", nets, None),
+        ("requests::a_vsock_device_comes_and_goes", vsock, None),
         ("requests::a_start_that_fails", start_fails, None),
     ]
 }
@@ -85,7 +86,7 @@ fn wrong() -> Result<(), Failed> {
         ("PUT", "vm.create", "garbage", 400, "vm.create: is no JSON"),
         ("PUT", "vm.create", "{}", 400, "vm.create: missing field `payload`"),
         ("PUT", "vm.create", r#"{"payload": {}}"#, 400, "payload: has neither kernel nor firmware"),
-        ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "vsock": {"cid": 3, "socket": "s"}}"#, 400, "vsock: "),
+        ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "balloon": {"size": 5}}"#, 400, "balloon: "),
         ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "memory": {"size": 5}}"#, 400, "memory.size=5: must be"),
         ("PUT", "vm.remove-device", "{}", 400, "missing field `id`"),
     ] {
@@ -122,7 +123,7 @@ fn disks() -> Result<(), Failed> {
         "vm.add-disk",
         r#"{"path": "/x"}"#,
         400,
-        "there are 13 disks and network interfaces: must be at most 13",
+        "there are 13 disks, network interfaces and vsock devices: must be at most 13",
     )
 }
 
@@ -148,6 +149,26 @@ fn nets() -> Result<(), Failed> {
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;
     let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56"}]);
     require(server.info()["config"]["net"] == expected, || server.info().to_string())
+}
+
+fn vsock() -> Result<(), Failed> {
+    let server = Server::start();
+    server.ask("PUT", "vm.create", VM);
+    let add = |body: &str| server.ask("PUT", "vm.add-vsock", body).0;
+    refused(&server, "PUT", "vm.add-vsock", r#"{"cid": 1, "socket": "a"}"#, 400, "cid=1: must be a context id")?;
+    require(add(r#"{"cid": 3, "socket": "a", "iommu": false}"#) == 204, || "refused".to_owned())?;
+    refused(
+        &server,
+        "PUT",
+        "vm.add-vsock",
+        r#"{"cid": 4, "socket": "b"}"#,
+        409,
+        "there is a vsock device: must be one at most",
+    )?;
+    require(server.ask("PUT", "vm.remove-device", r#"{"id": "_vsock0"}"#).0 == 204, || "still there".to_owned())?;
+    require(add(r#"{"cid": 4, "socket": "b", "id": "agent"}"#) == 204, || "refused again".to_owned())?;
+    let expected = json!({"cid": 4, "socket": "b", "id": "agent"});
+    require(server.info()["config"]["vsock"] == expected, || server.info().to_string())
 }
 
 fn start_fails() -> Result<(), Failed> {

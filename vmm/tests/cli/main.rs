@@ -19,6 +19,7 @@ mod passt;
 mod print;
 mod refusal;
 mod values;
+mod vsock;
 
 #[path = "../common/ignored.rs"]
 mod ignored;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         firmware::rows(),
         files::rows(),
         net::rows(),
+        vsock::rows(),
         outputs::rows(),
         backing::rows(),
         kvm::rows(&host),
@@ -63,5 +65,6 @@ fn main() -> ExitCode {
     trials.extend(kills::trials(&host));
     trials.extend(net::trials(&host));
     trials.extend(passt::trials(&host));
+    trials.extend(vsock::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

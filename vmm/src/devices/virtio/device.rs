@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Request;
 use crate::memory::GuestMemory;
+use crate::sandbox::Kind;
 
 /// Whether a queue can have a request done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,11 @@ pub trait VirtioDevice: Send {
 
     /// Largest size of each queue, in descriptors, each a power of two.
     fn queue_sizes(&self) -> &[u16];
+
+    /// What its thread may do.
+    fn thread(&self) -> Kind {
+        Kind::Device
+    }
 
     /// The driver is ready, having accepted `features`.
     fn activate(&mut self, features: u64);

@@ -5,9 +5,12 @@
 //! requests. Some steps are whole (bring the device up, offer a chain), so that arbitrary bytes get past the first check.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -15,7 +18,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::limit::Limiter;
 use super::net::tap::Tap;
 use super::net::{Interface, Mac, Net};
-use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker};
+use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
 use crate::devices::bus::BusDevice;
 use crate::memory::GuestMemory;
 
@@ -85,8 +88,38 @@ struct Machine {
     worker: VirtioWorker,
     memory: GuestMemory,
     queues: usize,
+    peer: Option<Peer>,
+}
+
+/// Who of the host has something to say to the guest.
+enum Peer {
     /// The other end of a network.
-    peer: Option<UnixDatagram>,
+    Network(UnixDatagram),
+    /// Programs that connect to it, and where.
+    Programs(SocketAddr, Vec<UnixStream>),
+}
+
+impl Peer {
+    /// Says something that depends on `byte`. What there is no room for is lost, as on a wire.
+    fn speak(&mut self, byte: u8) {
+        let much = vec![byte; usize::from(byte) * 300];
+        match self {
+            Self::Network(peer) => drop(peer.send(&much)),
+            Self::Programs(address, programs) if byte.is_multiple_of(4) => {
+                if let Ok(mut program) = UnixStream::connect_addr(address) {
+                    let _ = program.set_nonblocking(true);
+                    let _ = program.write_all(format!("CONNECT {}\n", byte / 4).as_bytes());
+                    programs.push(program);
+                }
+            }
+            Self::Programs(_, programs) if byte.is_multiple_of(3) => drop(programs.pop()),
+            Self::Programs(_, programs) => {
+                if let Some(program) = programs.last_mut() {
+                    let _ = program.write(&much);
+                }
+            }
+        }
+    }
 }
 
 impl Machine {
@@ -176,16 +209,18 @@ impl Machine {
                 self.poke(AVAILABLE + 2, &slot.wrapping_add(1).to_le_bytes());
             }
             9 => {
-                // A block request's header.
+                // A header: of a block request, and, in what a disk does not look at, of a vsock packet.
                 let (address, kind, sector) = (program.address()?, program.byte()?, program.byte()?);
                 self.poke(address, &u32::from(kind & 0x0f).to_le_bytes());
                 self.poke(address.wrapping_add(8), &u64::from(sector).to_le_bytes());
+                if kind & 0x80 != 0 {
+                    self.poke(address, &packet(kind, sector));
+                }
             }
             kind => {
                 let byte = program.byte()?;
-                if let Some(peer) = self.peer.as_ref().filter(|_| kind == 11) {
-                    // What does not fit is lost, as on a wire.
-                    let _ = peer.send(&vec![byte; usize::from(byte) * 300]);
+                if let Some(peer) = self.peer.as_mut().filter(|_| kind == 11) {
+                    peer.speak(byte);
                 }
                 self.set(0x50, byte.into());
                 self.serve();
@@ -211,6 +246,23 @@ impl Machine {
     }
 }
 
+/// The header of a packet from guest 3 to the host, for which `what` says what it is about and `which` between whom.
+fn packet(what: u8, which: u8) -> [u8; 44] {
+    let mut header = [0; 44];
+    header[0] = 3;
+    header[8] = 2;
+    header[16] = which & 3;
+    // Of a connection that a program has asked for, or of one that the guest does.
+    header[20] = which >> 4 & 3;
+    header[23] = if which & 0x80 == 0 { 0 } else { 0x40 };
+    header[24] = which;
+    header[28] = 1;
+    header[30] = what & 7;
+    header[32] = what >> 4 & 3;
+    header[37] = which;
+    header
+}
+
 /// A network interface, and what is at the other end of it.
 fn network() -> io::Result<(Net, UnixDatagram)> {
     let (tap, peer) = UnixDatagram::pair()?;
@@ -222,17 +274,35 @@ fn network() -> io::Result<(Net, UnixDatagram)> {
     Ok((Net::new(link, "exercise".to_owned(), interface, limiters), peer))
 }
 
-/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng or a network interface.
+/// A vsock device, and the address at which programs connect to it: an abstract one, so that no file is made.
+fn programs() -> io::Result<(Vsock, Peer)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("flatboot-exercise-{}-{number}", std::process::id());
+    let address = SocketAddr::from_abstract_name(name)?;
+    let listener = UnixListener::bind_addr(&address)?;
+    listener.set_nonblocking(true)?;
+    let path = PathBuf::from("/nowhere/flatboot-exercise");
+    Ok((Vsock::new(3, listener, path, <[Limiter; 2]>::default())?, Peer::Programs(address, Vec::new())))
+}
+
+/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng, a network interface or a
+/// vsock device.
 /// Panics if a device does; fails only when the host has no memory, descriptors or random numbers.
 pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
     let mut program = Program(program);
     let mut peer = None;
-    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 4 {
+    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 5 {
         0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
         3 => {
             let (net, other) = network()?;
-            peer = Some(other);
+            peer = Some(Peer::Network(other));
             Box::new(net)
+        }
+        4 => {
+            let (vsock, others) = programs()?;
+            peer = Some(others);
+            Box::new(vsock)
         }
         kind => Box::new(Block::new(disk.try_clone()?, kind == 1, "exercise").map_err(io::Error::other)?),
     };

@@ -22,6 +22,7 @@ pub mod rng;
 #[cfg(test)]
 mod tests;
 pub mod transport;
+pub mod vsock;
 mod worker;
 
 pub use block::{Block, BlockError};
@@ -30,4 +31,5 @@ pub use net::Net;
 pub use request::{Request, Segment, cut, length};
 pub use rng::Rng;
 pub use transport::mmio::{self, VirtioMmio};
+pub use vsock::Vsock;
 pub use worker::{Running, VirtioWorker, WorkerError};

@@ -14,6 +14,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use super::queues::{Next, Queues};
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
+use crate::sandbox::Kind;
 
 /// Stack of a worker: a request's buffers are guest memory or on the heap.
 const STACK: usize = 128 << 10;
@@ -96,6 +97,12 @@ impl VirtioWorker {
         let orders = Arc::new(Orders { wake, state: Mutex::default(), changed: Condvar::new() });
         let due = vec![None; notify.len()];
         Ok(Self { device, queues, notify, orders, request: Request::default(), due })
+    }
+
+    /// What its thread may do.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.device.thread()
     }
 
     /// Starts the thread `name`. The first that it does is `begin`, whose result it keeps as long as it runs; without one it does

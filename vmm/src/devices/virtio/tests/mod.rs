@@ -40,7 +40,7 @@ proptest! {
     /// The same, for programs that begin with a device that works.
     #[test]
     fn no_program_breaks_a_running_device(
-        device in 0u8..4,
+        device in 0u8..5,
         features in prop_oneof![Just(0x3000_0000u32), Just(0x2000_0000), Just(0)],
         rest in prop::collection::vec(any::<u8>(), 0..4096),
     ) {

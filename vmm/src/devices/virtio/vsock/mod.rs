@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! virtio socket device (virtio 1.2, section 5.10): connections between programs of the guest and of the host, without a network.
+//!
+//! Only streams. What each side has room for is known to the other, so nothing is dropped: what the host does not take waits in a
+//! bounded buffer for each connection, and what the guest does not take waits in the host's sockets.
+
+mod connection;
+mod hub;
+mod packet;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;
+use vm_memory::{Bytes, GuestMemoryError};
+
+use super::limit::Limiter;
+use super::{Ready, Request, Source, VirtioDevice, cut, length};
+use crate::memory::GuestMemory;
+use crate::observe::devices::VsockCounters;
+use crate::sandbox::Kind;
+use hub::Hub;
+use packet::{HEADER_SIZE, HOST_CID, Header};
+
+/// `VIRTIO_VSOCK_F_STREAM`.
+const FEATURE_STREAM: u64 = 1;
+const QUEUE_SIZE: u16 = 256;
+/// Events: there are none yet.
+const EVENT_QUEUE_SIZE: u16 = 8;
+/// The queue of packets for the guest,
+const RECEIVE: usize = 0;
+/// and that of packets from it.
+const SEND: usize = 1;
+/// Most bytes behind a header, as Linux has it.
+const DATA_MAX: usize = 64 << 10;
+
+/// A device that connects programs.
+#[derive(Debug)]
+pub struct Vsock {
+    cid: u32,
+    hub: Hub,
+    data: Vec<u8>,
+    limiters: [Limiter; 2],
+    counters: Arc<VsockCounters>,
+}
+
+/// Why a packet from the guest is not taken.
+#[derive(Debug, thiserror::Error)]
+enum PacketError {
+    #[error("the request breaks the rules of the protocol")]
+    Malformed,
+    #[error("guest memory")]
+    Memory(#[from] GuestMemoryError),
+}
+
+impl Vsock {
+    /// One for the guest whose context id is `cid`. Programs of the host connect to what listens at `path`, and take connections at
+    /// paths that begin so. `limiters` are those of packets to the guest and from it.
+    pub fn new(cid: u32, listener: UnixListener, path: PathBuf, limiters: [Limiter; 2]) -> io::Result<Self> {
+        let hub = Hub::new(cid.into(), listener, path)?;
+        Ok(Self { cid, hub, data: Vec::new(), limiters, counters: Arc::default() })
+    }
+
+    /// What it counts by.
+    #[must_use]
+    pub fn counters(&self) -> Arc<VsockCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Puts a packet into the buffer that `request` is. How long it is.
+    fn receive(&mut self, memory: &GuestMemory, request: &Request) -> Result<u32, PacketError> {
+        let room = usize::try_from(length(&request.writable)).unwrap_or(usize::MAX);
+        // Not one byte of data would be no progress.
+        if !request.is_well_formed() || !request.readable.is_empty() || room <= HEADER_SIZE {
+            return Err(PacketError::Malformed);
+        }
+        let Some((header, data)) = self.hub.packet(room - HEADER_SIZE) else { return Ok(0) };
+        let header = header.bytes();
+        for (bytes, from) in [(header.as_slice(), 0), (data, HEADER_SIZE as u64)] {
+            let mut rest = bytes;
+            for segment in cut(&request.writable, from..from + bytes.len() as u64) {
+                let (part, more) = rest.split_at_checked(segment.length as usize).ok_or(PacketError::Malformed)?;
+                memory.write_slice(part, segment.address)?;
+                rest = more;
+            }
+        }
+        let bytes = data.len();
+        self.counters.received(bytes as u64);
+        self.pay(RECEIVE, bytes);
+        Ok(u32::try_from(HEADER_SIZE + bytes).unwrap_or(u32::MAX))
+    }
+
+    /// Takes the packet that `request` is.
+    fn send(&mut self, memory: &GuestMemory, request: &Request) -> Result<(), PacketError> {
+        let bytes = usize::try_from(length(&request.readable)).unwrap_or(usize::MAX);
+        if !request.is_well_formed() || !(HEADER_SIZE..=HEADER_SIZE + DATA_MAX).contains(&bytes) {
+            return Err(PacketError::Malformed);
+        }
+        self.data.clear();
+        for segment in &request.readable {
+            let start = self.data.len();
+            self.data.resize(start + segment.length as usize, 0);
+            memory.read_slice(self.data.get_mut(start..).unwrap_or_default(), segment.address)?;
+        }
+        let (header, data) = self.data.split_first_chunk::<HEADER_SIZE>().ok_or(PacketError::Malformed)?;
+        let header = Header::read(header);
+        let data = data.get(..header.length as usize).ok_or(PacketError::Malformed)?;
+        if header.source != u64::from(self.cid) || header.destination != HOST_CID {
+            return Err(PacketError::Malformed);
+        }
+        let count = data.len();
+        if !self.hub.take(&header, data) {
+            return Err(PacketError::Malformed);
+        }
+        self.counters.sent(count as u64);
+        Ok(())
+    }
+
+    fn complain(&self, error: &PacketError) {
+        self.counters.refused();
+        tracing::debug!(error = error as &dyn std::error::Error, "vsock packet");
+    }
+
+    fn limiter(&mut self, queue: usize) -> &mut Limiter {
+        let [received, sent] = &mut self.limiters;
+        if queue == RECEIVE { received } else { sent }
+    }
+
+    fn pay(&mut self, queue: usize, bytes: usize) {
+        self.limiter(queue).pay(bytes as u64);
+    }
+}
+
+impl VirtioDevice for Vsock {
+    fn device_type(&self) -> u32 {
+        VIRTIO_ID_VSOCK
+    }
+
+    fn features(&self) -> u64 {
+        FEATURE_STREAM
+    }
+
+    fn config(&self) -> Vec<u8> {
+        u64::from(self.cid).to_le_bytes().to_vec()
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[QUEUE_SIZE, QUEUE_SIZE, EVENT_QUEUE_SIZE]
+    }
+
+    fn thread(&self) -> Kind {
+        Kind::Vsock
+    }
+
+    fn activate(&mut self, _features: u64) {}
+
+    fn sources(&self) -> Vec<Source> {
+        vec![Source::readable(self.hub.incoming(), RECEIVE), Source::readable(self.hub.outgoing(), SEND)]
+    }
+
+    fn ready(&mut self, queue: usize) -> Ready {
+        if queue == SEND {
+            // Not for the guest's sake: programs have room for what has waited.
+            self.hub.flush();
+        }
+        let wait = self.limiter(queue).wait(Instant::now());
+        if !wait.is_zero() {
+            self.counters.throttled();
+            return Ready::In(wait);
+        }
+        match queue {
+            RECEIVE if self.hub.has_packet() => Ready::Now,
+            SEND => Ready::Now,
+            _ => Ready::WhenWoken,
+        }
+    }
+
+    fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
+        if queue == RECEIVE {
+            return self.receive(memory, request).unwrap_or_else(|error| {
+                self.complain(&error);
+                0
+            });
+        }
+        // Whatever becomes of it: a packet that is refused has cost as much.
+        self.pay(queue, usize::try_from(length(&request.readable)).unwrap_or(usize::MAX).min(DATA_MAX));
+        if let Err(error) = self.send(memory, request) {
+            self.complain(&error);
+        }
+        0
+    }
+
+    fn reset(&mut self) {
+        self.hub.reset();
+    }
+}
