@@ -40,6 +40,7 @@ mod showmem;
 mod steady;
 mod storm;
 mod tables;
+mod vsock;
 mod walk;
 mod watch;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A network interface, and whoever answers at its other end with what it is sent.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 use std::{fs, thread};
@@ -11,13 +11,13 @@ use crate::rtnetlink;
 
 const INTERFACE: &str = "eth0";
 /// What one connection carries each way, in bytes.
-const CARRIED: usize = 4 << 20;
+pub(crate) const CARRIED: usize = 4 << 20;
 /// Connections at a time.
-const CONNECTIONS: usize = 4;
+pub(crate) const CONNECTIONS: usize = 4;
 /// Bytes of datagrams: around what a frame holds, and what takes several.
 const DATAGRAMS: [usize; 8] = [0, 1, 17, 100, 1471, 1472, 1473, 9000];
 /// Nobody answers for so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `own/peer:port`: takes the address `own`, and sends and receives much and little, by TCP and UDP.
 pub(crate) fn net(argument: &str) -> Outcome {
@@ -64,7 +64,7 @@ fn statistic(name: &str) -> Result<u64, String> {
 
 /// Sends one datagram after another, each until it comes back: a first one may be lost.
 fn datagrams(peer: SocketAddr) -> Result<usize, String> {
-    let failed = |error: std::io::Error| format!("UDP: {error}");
+    let failed = |error: io::Error| format!("UDP: {error}");
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failed)?;
     socket.connect(peer).map_err(failed)?;
     socket.set_read_timeout(Some(Duration::from_secs(1))).map_err(failed)?;
@@ -84,23 +84,35 @@ fn datagrams(peer: SocketAddr) -> Result<usize, String> {
 
 /// Sends and receives at once; how many of the right bytes came back.
 fn connection(peer: SocketAddr, number: usize) -> Result<usize, String> {
-    let failed = |error: std::io::Error| format!("TCP: {error}");
+    let failed = |error: io::Error| format!("TCP: {error}");
     let stream = TcpStream::connect_timeout(&peer, PATIENCE).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    carry(&stream, |stream| stream.shutdown(Shutdown::Write), number).map_err(|error| format!("TCP: {error}"))
+}
+
+/// Sends bytes over `stream` and, by `end`, that these were all, and receives meanwhile; how many of the right ones came back.
+pub(crate) fn carry<S: Sync>(
+    stream: &S,
+    end: impl FnOnce(&S) -> io::Result<()> + Send,
+    number: usize,
+) -> Result<usize, String>
+where
+    for<'a> &'a S: Read + Write,
+{
     let sent = pattern(CARRIED, number);
     let came = thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let mut stream = &stream;
-            stream.write_all(&sent)?;
-            stream.shutdown(Shutdown::Write)
+            let mut to = stream;
+            to.write_all(&sent)?;
+            end(stream)
         });
-        let mut came = Vec::new();
-        let received = (&stream).read_to_end(&mut came);
-        sending.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread died")))?;
+        let (mut came, mut from) = (Vec::new(), stream);
+        let received = from.read_to_end(&mut came);
+        sending.join().unwrap_or_else(|_| Err(io::Error::other("a thread died")))?;
         received.map(|_| came)
     });
-    let came = came.map_err(failed)?;
-    if came == sent { Ok(came.len()) } else { Err(format!("TCP: of {CARRIED} bytes {} others came back", came.len())) }
+    let came = came.map_err(|error| error.to_string())?;
+    if came == sent { Ok(came.len()) } else { Err(format!("of {CARRIED} bytes {} others came back", came.len())) }
 }
 
 /// Bytes that tell where they belong.

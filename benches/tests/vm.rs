@@ -17,6 +17,7 @@ mod vm {
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
+    pub(crate) mod vsock;
 }
 
 use std::env;
@@ -32,6 +33,15 @@ type Body = fn(&Lab) -> Result<(), Failed>;
 fn main() -> ExitCode {
     if let Ok(port) = env::var(vm::net::ROLE) {
         return vm::net::echo(&port).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if let Ok(role) = env::var(vm::vsock::ROLE) {
+        return match vm::vsock::peer(&role) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("the guest's peer: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let mut arguments = Arguments::from_args();
     // Guests share one host; each alone gets all of it.
@@ -60,6 +70,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     trials.extend(vm::net::trials());
+    trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
