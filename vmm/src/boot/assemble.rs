@@ -175,7 +175,7 @@ impl Prepared {
         // The last one: every thread is in its jail before the guest's first instruction.
         control.entries.wait();
         if control.once {
-            control.jail.enter(Kind::Vmm)?;
+            control.jail.enter(if socket.is_some() { Kind::VmmWithSocket } else { Kind::Vmm })?;
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");

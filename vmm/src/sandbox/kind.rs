@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Kind {
     /// The one that owns the VM: it waits for the end, and says how it was.
     Vmm,
+    /// The same of one with a vsock device, whose socket goes when the VM does.
+    VmmWithSocket,
     /// Runs the guest and answers its exits.
     Vcpu,
     /// Does the requests of a virtio device.
@@ -33,8 +35,9 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Vmm,
+        Self::VmmWithSocket,
         Self::Vcpu,
         Self::Device,
         Self::Vsock,
@@ -52,6 +55,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Vmm => "vmm",
+            Self::VmmWithSocket => "vmm-with-socket",
             Self::Vcpu => "vcpu",
             Self::Device => "device",
             Self::Vsock => "vsock",

@@ -84,13 +84,12 @@ const EVERY: &[Call] = &[
     Call(libc::SYS_getpgid, Always),
 ];
 
-/// Owns the VM. Once its guest is over: the timeline; its socket goes; and if KVM has failed, the probe guest of `flatboot check`, in a thread.
+/// Owns the VM. Once its guest is over: the timeline; and if KVM has failed, the probe guest of `flatboot check`, in a thread.
 const VMM: &[Call] = &[
     Call(libc::SYS_fstat, Always),
     Call(libc::SYS_statx, Always),
     Call(libc::SYS_ftruncate, Always),
     Call(libc::SYS_lseek, Always),
-    Call(libc::SYS_unlink, Always),
     // Threads, and no processes.
     Call(libc::SYS_clone, With(0, word(libc::CLONE_THREAD))),
     Call(libc::SYS_set_robust_list, Always),
@@ -118,6 +117,9 @@ const VMM: &[Call] = &[
     // Guest memory of that.
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_DONTDUMP)])),
 ];
+
+/// Removes a vsock device's socket. No filter sees which file it is.
+const REMOVE: &[Call] = &[Call(libc::SYS_unlink, Always)];
 
 /// Owns a server's VMs. Besides what it does when one is over, it opens the files of the next one, makes what that consists of, and
 /// starts its threads. Those have its filter, too: what they may is here, and their own filters take the rest from them again.
@@ -238,6 +240,7 @@ const SIGNALS: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_recvfrom
 pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
     let own: &[&[Call]] = match kind {
         Kind::Vmm => &[VMM],
+        Kind::VmmWithSocket => &[VMM, REMOVE],
         Kind::Vcpu => &[VCPU],
         Kind::Device => &[DEVICE],
         Kind::Vsock => &[DEVICE, VSOCK],
@@ -257,7 +260,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
 /// What the kernel is to seem not to have, for a thread of `kind`.
 pub(super) const fn absent(kind: Kind) -> &'static [Call] {
     match kind {
-        Kind::Vmm | Kind::Owner => NO_CLONE3,
+        Kind::Vmm | Kind::VmmWithSocket | Kind::Owner => NO_CLONE3,
         _ => &[],
     }
 }

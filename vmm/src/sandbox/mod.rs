@@ -89,7 +89,7 @@ impl Jail {
         Ok(Self::with(seccomp, None))
     }
 
-    /// The same, with Landlock: a thread that enters opens nothing at all; the one that owns the VM, what it could open before.
+    /// The same, with Landlock: a thread that enters opens nothing at all; one with a socket to remove, what it could before.
     pub fn without_files(self) -> Result<Self, JailError> {
         Ok(Self::with(self.0.seccomp, Some(files::Nothing::new()?)))
     }
@@ -122,9 +122,9 @@ impl Jail {
     /// This thread is one of `kind` from now on, and can do nothing else until it ends; nor can a thread that it starts.
     pub fn enter(&self, kind: Kind) -> Result<(), JailError> {
         let Walls { seccomp, filters, nothing } = &*self.0;
-        // First, because the filter does not allow it. Whoever owns the VM has its socket to remove, and opens nothing by its filter.
+        // First, because the filter does not allow it. Who has a socket to remove opens nothing by its filter.
         if let Some(nothing) = nothing
-            && kind != Kind::Vmm
+            && kind != Kind::VmmWithSocket
         {
             nothing.enter()?;
         }
