@@ -227,7 +227,8 @@ impl NetOption {
                 if sandbox::has_no_sockets() {
                     return Err(format!("{SERVER_STARTS}: must be fd of a socket to one that runs"));
                 }
-                let stream = passt::start(&self.forward, self.mtu).map_err(|error| error.to_string())?;
+                let stream = passt::start(&self.forward, self.mtu, keeper::has_restarted())
+                    .map_err(|error| error.to_string())?;
                 return Ok((PASST.to_owned(), Box::new(stream)));
             }
             Place::Name(name) => self.tap(name)?,

@@ -11,9 +11,12 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::FLATBOOT;
 use crate::host::{Host, Needs};
-use crate::kvm::{RUNS, program};
+use crate::kvm::{RESET, RUNS, program};
 use crate::net::wait;
 use crate::refusal::{ERROR, Files};
+
+/// What a test does.
+type Body = fn() -> Result<(), Failed>;
 
 /// What a test puts in passt's place, and what flatboot says then.
 const REFUSALS: [(&str, Option<&str>, &str); 4] = [
@@ -43,9 +46,12 @@ const REFUSALS: [(&str, Option<&str>, &str); 4] = [
 pub(crate) fn trials(host: &Host) -> Vec<Trial> {
     let refusal = |(name, script, line)| Trial::test(format!("passt {name}"), move || is_refused(script, line));
     let mut trials: Vec<_> = REFUSALS.into_iter().map(refusal).collect();
-    let name = "passt comes and goes with its VM";
-    let ignored = host.skips(name, Needs::OpenKvm) || lacks(name);
-    trials.push(Trial::test(name, comes_and_goes).with_ignored_flag(ignored));
+    let real: [(&str, Body); 2] =
+        [("passt comes and goes with its VM", comes_and_goes), ("passt keeps its ports when the guest resets", resets)];
+    trials.extend(real.map(|(name, body)| {
+        let ignored = host.skips(name, Needs::OpenKvm) || lacks(name);
+        Trial::test(name, body).with_ignored_flag(ignored)
+    }));
     trials
 }
 
@@ -92,6 +98,23 @@ fn comes_and_goes() -> Result<(), Failed> {
         fs::remove_file(directory.path().join("console"))?;
     }
     Ok(())
+}
+
+/// Each VM has a passt of its own, whose ports are those of the one before.
+fn resets() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("kernel"), program(RESET))?;
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let mut flatboot = start(directory.path(), port, "null");
+    let mut vm = flatboot.arg("--restart-on-reset").stderr(fs::File::create(path("said"))?).spawn()?;
+    let said = || fs::read_to_string(path("said")).unwrap_or_default();
+    let resets = || said().matches("asked for a reset\n").count();
+    let lives = wait("the guest resets", || resets() >= 5 || vm.try_wait().is_ok_and(|ended| ended.is_some()));
+    Command::new("kill").arg(vm.id().to_string()).status()?;
+    vm.wait()?;
+    assert!(lives.is_ok() && resets() >= 5 && !said().contains("error"), "{}", said());
+    wait("passt goes", || TcpStream::connect(port).is_err())
 }
 
 fn start(directory: &Path, port: SocketAddr, serial: &str) -> Command {

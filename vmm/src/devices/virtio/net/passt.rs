@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
@@ -20,6 +22,9 @@ const PROGRAM: &str = "passt";
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// What the socket may keep of each direction, as far as the host lets it: some segments of 64 KiB.
 const SOCKET_BUFFER: usize = 4 << 20;
+/// How long one that ends may keep its ports, and how often it is looked whether it does.
+const GIVES_UP_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// What it says where there is no system log, which is no fault.
 const NO_LOG: &str = "to syslog";
 
@@ -109,7 +114,19 @@ impl From<Forward> for String {
 }
 
 /// Starts it, and returns once it takes frames. The guest's packets have `mtu` bytes at most, if that is given.
-pub fn start(forwards: &[Forward], mtu: Option<u16>) -> Result<Stream, PasstError> {
+///
+/// With `again`, there was one just before, whose VM has reset: it may need a moment to give up its ports.
+pub fn start(forwards: &[Forward], mtu: Option<u16>, again: bool) -> Result<Stream, PasstError> {
+    let begin = Instant::now();
+    loop {
+        match start_once(forwards, mtu) {
+            Err(PasstError::Port(_)) if again && begin.elapsed() < GIVES_UP_WITHIN => thread::sleep(LOOK_AGAIN),
+            other => return other,
+        }
+    }
+}
+
+fn start_once(forwards: &[Forward], mtu: Option<u16>) -> Result<Stream, PasstError> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io::Error::from)?;
     for end in [&ours, &theirs] {
