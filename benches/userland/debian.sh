@@ -202,8 +202,7 @@ UNIT
 network() {
     printf '[Match]\nType=ether\n\n[Network]\nDHCP=yes\n' >"$1/etc/systemd/network/80-ether.network"
     printf 'PermitRootLogin yes\nPermitEmptyPasswords yes\n' >"$1/etc/ssh/sshd_config.d/flatboot.conf"
-    find "$1/etc/systemd/system" -name 'ssh.service' -o -name 'systemd-networkd*' -o -name 'systemd-resolved*' |
-        xargs rm -f
+    find "$1/etc/systemd/system" \( -name ssh.service -o -name 'systemd-networkd*' -o -name 'systemd-resolved*' \) -delete
     rm -rf "$1/etc/systemd/system/network-online.target.wants"
     for unit in systemd-networkd.service systemd-resolved.service ssh.service; do
         printf 'ACTION=="add", SUBSYSTEM=="net", KERNEL=="e*", ENV{SYSTEMD_WANTS}+="%s"\n' "$unit"
