@@ -25,6 +25,7 @@
 //! | `calm` | no line of the kernel log says that something broke | `lines` |
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
+//! | `erase=/dev/vda` | 64 KiB in its middle became zero at once, and what is around them did not | `zero`, `same`, `discard_max`, `zeroes_max` bytes |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost` |
@@ -98,6 +99,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "text" => kernel::text(),
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
+        "erase" => devices::erase(needed("DEVICE")?),
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),

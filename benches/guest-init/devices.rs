@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
 
 use crate::checks::{Outcome, fields};
@@ -37,6 +38,36 @@ pub(crate) fn disk_write(device: &str) -> Outcome {
     write_through(device, offset, &pattern).map_err(failed)?;
     let after = read_uncached(device, offset).map_err(failed)?;
     Ok((after == pattern, fields([("bytes", bytes.into()), ("offset", offset.into())])))
+}
+
+/// Makes the middle of the device zero without writing it; what is around it stays.
+pub(crate) fn erase(device: &str) -> Outcome {
+    let failed = |error: io::Error| format!("{device}: {error}");
+    let queue = |limit: &str| files::number(format!("/sys/class/block/{}/queue/{limit}", name(device)));
+    let (discard, zeroes) = (queue("discard_max_bytes")?, queue("write_zeroes_max_bytes")?);
+    let middle = size(device)? / 2 / BLOCK as u64 * BLOCK as u64;
+    let around = [middle - BLOCK as u64, middle + 16 * BLOCK as u64];
+    let before = around.map(|offset| read_uncached(device, offset));
+    let disk = File::options().write(true).open(device).map_err(failed)?;
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&disk, how, middle, 16 * BLOCK as u64).map_err(|error| failed(error.into()))?;
+    disk.sync_all().map_err(failed)?;
+    drop(disk);
+    let mut zero = true;
+    for block in 0..16 {
+        zero &= read_uncached(device, middle + block * BLOCK as u64).map_err(failed)?.iter().all(|byte| *byte == 0);
+    }
+    let mut same = true;
+    for (offset, before) in around.into_iter().zip(before) {
+        same &= read_uncached(device, offset).map_err(failed)? == before.map_err(failed)?;
+    }
+    let report = fields([
+        ("zero", zero.into()),
+        ("same", same.into()),
+        ("discard_max", discard.into()),
+        ("zeroes_max", zeroes.into()),
+    ]);
+    Ok((zero && same && zeroes > 0, report))
 }
 
 fn write_through(device: &str, offset: u64, block: &[u8]) -> io::Result<()> {

@@ -10,6 +10,7 @@ use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
     ("devices::disk_is_read_and_written", disk),
+    ("devices::disk_is_erased", erased),
     ("devices::readonly_disk_stays_as_it_is", readonly),
     ("devices::most_disks", most_disks),
     ("devices::entropy", |lab| lab.passes(&lab.guest().checks("rng")).map(drop)),
@@ -40,6 +41,17 @@ fn disk(lab: &Lab) -> Result<(), Failed> {
     require(after.len() == DISK && after[..DISK - 4096].iter().all(|byte| *byte == 0x5a), || {
         "other sectors were written".to_owned()
     })
+}
+
+fn erased(lab: &Lab) -> Result<(), Failed> {
+    let path = image(lab, "erased.img", 0x5a)?;
+    let guest = lab.guest().options(["--disk".to_owned(), format!("path={}", path.display())]);
+    let ended = lab.passes(&guest.checks("erase=/dev/vda,calm"))?;
+    let report = ended.report("erase").ok_or("no report")?;
+    require(report["discard_max"] == 1u64 << 30 && report["zeroes_max"] == 32 << 20, || report.to_string())?;
+    let mut expected = vec![0x5a; DISK];
+    expected[DISK / 2..][..64 << 10].fill(0);
+    require(fs::read(&path)? == expected, || "the file is not what it should be".to_owned())
 }
 
 fn readonly(lab: &Lab) -> Result<(), Failed> {

@@ -228,8 +228,11 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         let limiter = disk.limits().map_or_else(Limiter::default, |limits| limits.limiter());
         let readonly = disk.readonly();
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
-        let block = Block::new(disk.into_file(), readonly, &format!("flatboot-disk{index}"))
-            .map_err(|source| MachineError::Disk { path: path.clone(), source })?;
+        let serial = disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned);
+        let sparse = disk.sparse();
+        let block = Block::new(disk.into_file(), readonly, &serial)
+            .map_err(|source| MachineError::Disk { path: path.clone(), source })?
+            .sparse(sparse);
         let of_disk = Arc::<DiskCounters>::default();
         devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&of_disk))));
         counters.push((id, of_disk));

@@ -56,14 +56,13 @@ const MEMORY: Section = Section {
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
 const DISK: Section = Section {
-    own: &["path", "readonly", "id", "rate_limiter_config"],
+    own: &["path", "readonly", "sparse", "serial", "id", "rate_limiter_config"],
     foreign: &[
         ("image_type", |value| value == "Raw" || value == "Unknown"),
         ("lock_granularity", anything),
         // At most so many, of at most that size.
         ("num_queues", anything),
         ("queue_size", anything),
-        ("sparse", anything),
     ],
 };
 const NET: Section = Section {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, FieldError};
 use super::file::{FileError, FileFault, kind};
 use super::lock::{Lock, lock};
 use super::options::{OptionError, Options};
@@ -26,6 +26,12 @@ pub struct DiskOption {
     path: PathBuf,
     #[serde(default)]
     readonly: bool,
+    /// What the guest discards needs no room in the file.
+    #[serde(default = "default_sparse", skip_serializing_if = "is_sparse")]
+    sparse: bool,
+    /// What the guest sees as its serial number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<String>,
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
@@ -40,31 +46,61 @@ pub struct DiskConfig {
     file: File,
     length: u64,
     readonly: bool,
+    sparse: bool,
+    serial: Option<String>,
     id: Option<String>,
     limits: Option<RateConfig>,
+}
+
+const fn default_sparse() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_sparse(sparse: &bool) -> bool {
+    *sparse
 }
 
 impl DiskOption {
     /// Takes the text of one `--disk`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
         let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
-        let keys = ["path", "readonly", "id", bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
+        let keys = ["path", "readonly", "sparse", "serial", "id", bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
         let options = Options::parse(OPTION, text, &keys)?;
         let path = options.get("path").ok_or(OptionError::Missing { option: OPTION, keys: "path=FILE" })?;
-        let (id, rate_limiter_config) = (options.get("id").map(str::to_owned), RateConfig::parse(&options)?);
-        Ok(Self { path: path.into(), readonly: options.switch("readonly", false)?, id, rate_limiter_config })
+        let text = |key: &str| options.get(key).map(str::to_owned);
+        let disk = Self {
+            path: path.into(),
+            readonly: options.switch("readonly", false)?,
+            sparse: options.switch("sparse", true)?,
+            serial: text("serial"),
+            id: text("id"),
+            rate_limiter_config: RateConfig::parse(&options)?,
+        };
+        disk.check_fields().map_err(|error| options.wrong_field(&error))?;
+        Ok(disk)
     }
 
     /// What is wrong with one of a JSON file, as the path of a field and what would be right.
     pub(super) fn check(&self) -> Result<(), String> {
+        self.check_fields().map_err(|error| error.to_string().trim_start_matches('.').to_owned())?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
+    }
+
+    fn check_fields(&self) -> Result<(), FieldError> {
+        match &self.serial {
+            Some(serial) if !is_serial(serial) => {
+                Err(FieldError::new("serial", serial, "must have 1 to 20 letters, digits and signs"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens it, for reading only if so asked.
     pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
-        let Self { path, readonly, id, rate_limiter_config: limits } = self;
+        let Self { path, readonly, sparse, serial, id, rate_limiter_config: limits } = self;
         match open(&path, readonly) {
-            Ok((file, length)) => Ok(DiskConfig { path, file, length, readonly, id, limits }),
+            Ok((file, length)) => Ok(DiskConfig { path, file, length, readonly, sparse, serial, id, limits }),
             Err(fault) => Err(FileError { option: OPTION, path, fault }.into()),
         }
     }
@@ -88,6 +124,11 @@ fn open(path: &Path, readonly: bool) -> Result<(File, u64), FileFault> {
         _ if !length.is_multiple_of(SECTOR_SIZE) => Err(FileFault::Length { length, multiple: SECTOR_SIZE }),
         _ => Ok((file, length)),
     }
+}
+
+/// What fits into the 20 bytes that a guest is told, and can be read there.
+fn is_serial(text: &str) -> bool {
+    (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn writing(error: io::Error) -> FileFault {
@@ -148,6 +189,18 @@ impl DiskConfig {
             Err(error) => FileFault::Io(error),
         };
         Err(FileError { option: OPTION, path: self.path.clone(), fault }.into())
+    }
+
+    /// Whether what the guest discards needs no room in the file.
+    #[must_use]
+    pub const fn sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// What the guest sees as its serial number, if its owner has said so.
+    #[must_use]
+    pub fn serial(&self) -> Option<&str> {
+        self.serial.as_deref()
     }
 
     /// Whether the guest may only read it.

@@ -89,7 +89,9 @@ pub struct RawConfig {
     /// Raw disk, a file or a block device of whole 512-byte sectors; may be given 13 times
     ///
     /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off].
-    /// A disk is locked: one VM may write it, or any number may read it. id=NAME names it in the control API.
+    /// A disk is locked: one VM may write it, or any number may read it. What the guest discards needs no room in the file any more,
+    /// unless sparse=off. serial=TEXT is the serial number that the guest sees [flatboot-disk0 and so on]. id=NAME names it in the
+    /// control API.
     ///
     /// Its rate can be limited: bw_size=SIZE bytes in bw_refill_time=MILLISECONDS, and bw_one_time_burst=SIZE once besides; likewise
     /// ops_size, ops_refill_time and ops_one_time_burst for requests.

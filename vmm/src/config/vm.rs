@@ -335,7 +335,11 @@ mod tests {
         let whole = RawConfig {
             firmware: Some("fw".into()),
             handoff: "file=table".to_owned(),
-            disks: vec!["path=a,readonly=on".to_owned(), "path=b,ops_size=9,ops_refill_time=1".to_owned()],
+            disks: vec![
+                "path=a,readonly=on,serial=x-1".to_owned(),
+                "path=c,sparse=off".to_owned(),
+                "path=b,ops_size=9,ops_refill_time=1".to_owned(),
+            ],
             vsock: Some("cid=3,socket=vsock".to_owned()),
             nets: vec!["tap=vm0,mac=52:54:00:12:34:56".to_owned(), "fd=9,mtu=9000".to_owned()],
             rng: "off".to_owned(),

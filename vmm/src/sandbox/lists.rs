@@ -209,6 +209,7 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
+    Call(libc::SYS_fallocate, Always),
     Call(libc::SYS_fdatasync, Always),
     Call(libc::SYS_fsync, Always),
 ];

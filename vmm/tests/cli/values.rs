@@ -110,7 +110,7 @@ fn keys() -> Vec<Row> {
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"),
         (
             "run --disk file=@/disk",
-            "--disk file=@/disk: there is no key file: must be one of path, readonly, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+            "--disk file=@/disk: there is no key file: must be one of path, readonly, sparse, serial, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
         ),
         ("run --serial-limit 1M --serial null", "--serial-limit 1M: must be with --serial file=FILE"),
         ("run --serial-limit 1X", "--serial-limit 1X: must be a number of bytes, …"),
@@ -120,10 +120,18 @@ fn keys() -> Vec<Row> {
         ),
         ("run --disk path=@/disk,path=@/link", "--disk path=@/link: path is given twice: must be given once"),
         ("run --disk path=@/disk,readonly=1", "--disk readonly=1: must be on or off"),
+        ("run --disk path=@/disk,sparse=no", "--disk sparse=no: must be on or off"),
+        (
+            "run --disk path=@/disk,serial=123456789012345678901",
+            "--disk serial=123456789012345678901: must have 1 to 20 letters, digits and signs",
+        ),
         ("run --disk path=\"@/disk", "--disk path=\"@/disk: has an odd number of quotes: must close every one"),
         ("run --disk readonly=on", "--disk path=FILE: is missing: must be given"),
         (&disks(14), "--disk: 14 given: must be at most 13"),
-        ("run --net vm0", "--net vm0: must be written KEY=VALUE; the keys are tap, fd, ip, mask, mac, mtu, id, …"),
+        (
+            "run --net vm0",
+            "--net vm0: must be written KEY=VALUE; the keys are tap, fd, forward, ip, mask, mac, mtu, id, …",
+        ),
         ("run --net tap=a,mac=1", "--net mac=1: must be six bytes as in 52:54:00:12:34:56, …"),
         ("run --net tap=a,tap=b", "--net tap=b: tap is given twice: must be given once"),
         ("run --net tap=a,id=x --net tap=b,id=x", "--net id=x: is that of another device: must be the id of no other"),

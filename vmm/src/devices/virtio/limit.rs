@@ -98,6 +98,13 @@ impl Limiter {
             bucket.pay(1);
         }
     }
+
+    /// The operation that was paid for last has cost `bytes` more.
+    pub fn pay_more(&mut self, bytes: u64) {
+        if let Some(bucket) = &mut self.bytes {
+            bucket.pay(bytes);
+        }
+    }
 }
 
 #[cfg(test)]

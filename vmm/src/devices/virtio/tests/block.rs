@@ -16,6 +16,8 @@ const IN: u32 = 0;
 const OUT: u32 = 1;
 const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
+const DISCARD: u32 = 11;
+const ZEROES: u32 = 13;
 const OK: u8 = 0;
 const IOERR: u8 = 1;
 const UNSUPP: u8 = 2;
@@ -52,6 +54,114 @@ fn request(driver: &mut Driver, kind: u32, sector: u64, data: &[(u64, u32, bool)
     segments.push((STATUS, 1, true));
     let written = driver.request(&segments);
     (status(driver), written)
+}
+
+/// A request that erases `ranges`: sector, sectors, flags.
+fn erase(driver: &mut Driver, kind: u32, ranges: &[(u64, u32, u32)]) -> u8 {
+    let bytes: Vec<u8> = ranges
+        .iter()
+        .flat_map(|(sector, sectors, flags)| {
+            [sector.to_le_bytes().as_slice(), &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
+        })
+        .collect();
+    driver.memory.write_slice(&bytes, GuestAddress(DATA)).unwrap();
+    request(driver, kind, 0, &[(DATA, u32::try_from(bytes.len()).unwrap(), false)]).0
+}
+
+/// The bytes of a file, a sector's first one for all of it.
+fn sectors(file: &TempFile) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let length = usize::try_from(file.as_file().metadata().unwrap().len()).unwrap();
+    let mut bytes = vec![0; length];
+    file.as_file().read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+        .chunks(512)
+        .map(|sector| if sector.iter().all(|byte| *byte == sector[0]) { sector[0] } else { 0xee })
+        .collect()
+}
+
+#[test]
+fn what_is_erased_is_zero_and_nothing_else_is() {
+    for (kind, flags) in [(DISCARD, 0), (ZEROES, 0), (ZEROES, 1)] {
+        let file = disk(SECTORS);
+        let mut driver = driver(&file, false);
+        assert_eq!(erase(&mut driver, kind, &[(2, 3, flags)]), OK, "{kind} {flags}");
+        assert_eq!(sectors(&file), [1, 2, 0, 0, 0, 6, 7, 8], "{kind} {flags}");
+    }
+    let file = disk(SECTORS);
+    let mut driver = driver(&file, false);
+    assert_eq!(erase(&mut driver, DISCARD, &[(0, 1, 0), (7, 1, 0), (3, 0, 0)]), OK);
+    assert_eq!(sectors(&file), [0, 2, 3, 4, 5, 6, 7, 0]);
+}
+
+#[test]
+fn what_is_discarded_needs_no_room_unless_it_is_to() {
+    use std::os::unix::fs::MetadataExt;
+    let blocks = |file: &TempFile| file.as_file().metadata().unwrap().blocks();
+    for (sparse, kind, freed) in [(true, DISCARD, true), (true, ZEROES, true), (false, ZEROES, false)] {
+        let file = TempFile::new().unwrap();
+        file.as_file().write_all(&vec![7; 1 << 20]).unwrap();
+        file.as_file().sync_all().unwrap();
+        let before = blocks(&file);
+        let block = Block::new(file.as_file().try_clone().unwrap(), false, "").unwrap().sparse(sparse);
+        let mut driver = Driver::running(Box::new(block), 0);
+        assert_eq!(erase(&mut driver, kind, &[(0, 2048, u32::from(kind == ZEROES))]), OK);
+        assert!(sectors(&file).iter().all(|byte| *byte == 0));
+        assert_eq!(blocks(&file) < before, freed, "{sparse} {kind}");
+    }
+}
+
+#[test]
+fn a_request_that_erases_all_or_nothing() {
+    let file = disk(SECTORS);
+    let before = sectors(&file);
+    let mut driver = driver(&file, false);
+    for (kind, ranges, status) in [
+        (DISCARD, vec![(0, 1, 0), (8, 1, 0)], IOERR),
+        (DISCARD, vec![(u64::MAX, 1, 0)], IOERR),
+        (DISCARD, vec![(0, u32::MAX, 0)], IOERR),
+        (ZEROES, vec![(0, 1 << 17, 0)], IOERR),
+        (DISCARD, vec![(0, 1, 1)], UNSUPP),
+        (ZEROES, vec![(0, 1, 2)], UNSUPP),
+        (ZEROES, vec![(0, 1, 0), (1, 1, 0)], IOERR),
+        (DISCARD, vec![(0, 1, 0); 17], IOERR),
+        (DISCARD, vec![], IOERR),
+    ] {
+        assert_eq!(erase(&mut driver, kind, &ranges), status, "{kind} {ranges:?}");
+    }
+    put_header(&driver, DISCARD, 0);
+    assert_eq!(request(&mut driver, DISCARD, 0, &[(DATA, 17, false)]).0, IOERR, "not whole ranges");
+    assert_eq!(sectors(&file), before);
+}
+
+#[test]
+fn what_may_not_be_erased() {
+    let file = disk(SECTORS);
+    let before = sectors(&file);
+    let mut read_only = driver(&file, true);
+    assert_eq!(read_only.offered() & (1 << 13 | 1 << 14), 0);
+    assert_eq!(
+        (erase(&mut read_only, DISCARD, &[(0, 1, 0)]), erase(&mut read_only, ZEROES, &[(0, 1, 0)])),
+        (IOERR, IOERR)
+    );
+    let dense = Block::new(file.as_file().try_clone().unwrap(), false, "").unwrap().sparse(false);
+    let mut dense = Driver::running(Box::new(dense), 0);
+    assert_eq!(dense.offered() & (1 << 13 | 1 << 14), 1 << 14);
+    assert_eq!(erase(&mut dense, DISCARD, &[(0, 1, 0)]), UNSUPP);
+    assert_eq!(sectors(&file), before);
+}
+
+#[test]
+fn the_driver_is_told_how_much_it_may_erase() {
+    let mut driver = driver(&disk(SECTORS), false);
+    let mut config = [0; 60];
+    for (at, bytes) in config.chunks_mut(4).enumerate() {
+        bytes.copy_from_slice(&driver.get(0x100 + 4 * at as u64).to_le_bytes());
+    }
+    let word = |at: usize| u32::from_le_bytes(config[at..at + 4].try_into().unwrap());
+    // Capacity; block size; most sectors and ranges to discard; their alignment; most zeros, in one range, which may be unmapped.
+    assert_eq!((word(0), word(20)), (8, 512));
+    assert_eq!([36, 40, 44, 48, 52, 56].map(word), [1 << 21, 16, 1, 1 << 16, 1, 1]);
 }
 
 #[test]
@@ -155,7 +265,7 @@ fn memory_that_is_not_there_fails() {
 fn unknown_types_are_unsupported() {
     let file = disk(SECTORS);
     let mut driver = driver(&file, false);
-    for kind in [2, 3, 5, 11, 13, 0x8000_0000, u32::MAX] {
+    for kind in [2, 3, 5, 12, 14, 0x8000_0000, u32::MAX] {
         assert_eq!(request(&mut driver, kind, 0, &[]), (UNSUPP, 1), "{kind}");
     }
 }

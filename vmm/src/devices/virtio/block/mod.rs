@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! virtio block device over a raw file or block device (virtio 1.2, section 5.2).
 
+mod erase;
+
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::sync::Arc;
@@ -8,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
-    VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_FLUSH,
-    VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT,
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX,
+    VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK,
+    VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN,
+    VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
 };
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{
@@ -20,12 +23,16 @@ use vm_memory::{
 
 use super::limit::Limiter;
 use super::{Ready, Request, Segment, VirtioDevice, cut, length};
+use crate::bits::low32;
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::DiskCounters;
+use erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, Erase, RANGE_SIZE, Range, ZEROES_SECTORS_MAX};
 
 /// Bytes in a sector, the unit of the protocol and of this device.
 pub const SECTOR_SIZE: u64 = 512;
+/// The same, as the guest is told.
+const BLOCK_SIZE: u32 = low32(SECTOR_SIZE);
 const QUEUE_SIZE: u16 = 128;
 /// A request is a header, data segments and a status byte.
 const SEGMENTS_MAX: u32 = QUEUE_SIZE as u32 - 2;
@@ -59,6 +66,8 @@ enum RequestError {
     Malformed,
     #[error("request type {0} is not supported")]
     Unsupported(u32),
+    #[error("a range has flags that are not supported")]
+    Flags,
     #[error("the disk is read-only")]
     ReadOnly,
     #[error("sector {sector} and {bytes} bytes from it are not all on the disk, or are too much for one request")]
@@ -74,7 +83,7 @@ enum RequestError {
 impl RequestError {
     fn status(&self) -> u32 {
         match self {
-            Self::Unsupported(_) => VIRTIO_BLK_S_UNSUPP,
+            Self::Unsupported(_) | Self::Flags => VIRTIO_BLK_S_UNSUPP,
             _ => VIRTIO_BLK_S_IOERR,
         }
     }
@@ -94,6 +103,8 @@ pub struct Block {
     file: File,
     sectors: u64,
     readonly: bool,
+    /// What the guest does not need, or wants to be zero, needs no room in the file.
+    sparse: bool,
     id: [u8; ID_SIZE],
     /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
     write_through: bool,
@@ -124,6 +135,7 @@ impl Block {
             file,
             sectors,
             readonly,
+            sparse: true,
             id: padded,
             write_through: true,
             name,
@@ -138,6 +150,12 @@ impl Block {
     pub fn named(mut self, name: String) -> Self {
         self.name = name;
         self
+    }
+
+    /// The same, whose file keeps its room unless `sparse`.
+    #[must_use]
+    pub fn sparse(self, sparse: bool) -> Self {
+        Self { sparse, ..self }
     }
 
     /// The same, which does no more than `limiter` lets it, and counts by `counters`.
@@ -182,6 +200,8 @@ impl Block {
                 self.counters.written(bytes);
                 Ok(0)
             }
+            VIRTIO_BLK_T_DISCARD if self.sparse => self.erase(memory, request, Erase::Discard).map(|()| 0),
+            VIRTIO_BLK_T_WRITE_ZEROES => self.erase(memory, request, Erase::Zeroes).map(|()| 0),
             VIRTIO_BLK_T_FLUSH => self.flush().map(|()| 0),
             VIRTIO_BLK_T_GET_ID => {
                 let mut id = self.id.as_slice();
@@ -206,6 +226,31 @@ impl Block {
         self.seek(sector, bytes)?;
         for segment in cut(&request.readable, data) {
             self.write(memory, segment)?;
+        }
+        if self.write_through { self.flush() } else { Ok(()) }
+    }
+
+    /// Erases the ranges that are the data of `request`: all of them, or none that is wrong.
+    fn erase(&mut self, memory: &GuestMemory, request: &Request, erase: Erase) -> Result<(), RequestError> {
+        if self.readonly {
+            return Err(RequestError::ReadOnly);
+        }
+        let ranges = ranges(memory, request, erase)?;
+        for range in &ranges {
+            let Range { sector, sectors, .. } = *range;
+            if !range.is_known(erase) {
+                return Err(RequestError::Flags);
+            }
+            if !range.fits(erase, self.sectors) {
+                return Err(RequestError::Range { sector, bytes: u64::from(sectors) * SECTOR_SIZE });
+            }
+        }
+        for range in ranges {
+            if erase == Erase::Zeroes {
+                // As if they had come from the guest.
+                self.limiter.pay_more(u64::from(range.sectors) * SECTOR_SIZE);
+            }
+            range.erase(erase, &self.file, self.sparse)?;
         }
         if self.write_through { self.flush() } else { Ok(()) }
     }
@@ -272,6 +317,28 @@ fn header(memory: &GuestMemory, request: &Request) -> Result<(u32, u64), Request
     Ok((u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(sector)))
 }
 
+/// The ranges of a request that erases.
+fn ranges(memory: &GuestMemory, request: &Request, erase: Erase) -> Result<Vec<Range>, RequestError> {
+    let most = match erase {
+        Erase::Discard => DISCARD_RANGES_MAX as usize,
+        Erase::Zeroes => 1,
+    };
+    let data = HEADER_SIZE as u64..length(&request.readable);
+    let bytes = usize::try_from(data.end - data.start).unwrap_or(usize::MAX);
+    if !bytes.is_multiple_of(RANGE_SIZE) || !(1..=most).contains(&(bytes / RANGE_SIZE)) {
+        return Err(RequestError::Malformed);
+    }
+    let mut all = vec![0; bytes];
+    let mut rest = all.as_mut_slice();
+    for segment in cut(&request.readable, data) {
+        let (part, left) = rest.split_at_mut_checked(segment.length as usize).ok_or(RequestError::Malformed)?;
+        memory.read_slice(part, segment.address)?;
+        rest = left;
+    }
+    let (ranges, _) = all.as_chunks::<RANGE_SIZE>();
+    Ok(ranges.iter().copied().map(Range::read).collect())
+}
+
 /// Where the status byte goes: the last writable byte.
 fn status_address(request: &Request) -> Option<GuestAddress> {
     let last = request.writable.last().filter(|_| request.complete)?;
@@ -285,14 +352,26 @@ impl VirtioDevice for Block {
 
     fn features(&self) -> u64 {
         let always = [VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH];
-        always.iter().fold(u64::from(self.readonly) << VIRTIO_BLK_F_RO, |features, bit| features | 1 << bit)
+        let erases = [(VIRTIO_BLK_F_DISCARD, self.sparse), (VIRTIO_BLK_F_WRITE_ZEROES, true)];
+        let erases = erases.iter().filter(|(_, has)| *has && !self.readonly).map(|(bit, _)| bit);
+        let read_only = u64::from(self.readonly) << VIRTIO_BLK_F_RO;
+        always.iter().chain(erases).fold(read_only, |features, bit| features | 1 << bit)
     }
 
     fn config(&self) -> Vec<u8> {
-        // `struct virtio_blk_config` up to blk_size; the features for what follows are not offered.
-        let (geometry, block_size) = (0, 512);
+        // `struct virtio_blk_config`: geometry, topology, write back and several queues are not offered.
+        let (geometry, topology, queues) = (0, [0; 2], 0);
+        let alignment = 1;
         let mut config = self.sectors.to_le_bytes().to_vec();
-        for field in [SEGMENT_SIZE_MAX, SEGMENTS_MAX, geometry, block_size] {
+        for field in [
+            [SEGMENT_SIZE_MAX, SEGMENTS_MAX, geometry, BLOCK_SIZE].as_slice(),
+            &topology,
+            &[queues, DISCARD_SECTORS_MAX, DISCARD_RANGES_MAX, alignment, ZEROES_SECTORS_MAX, 1],
+            // What is zero need not stay where it is; then padding.
+            &[self.sparse.into()],
+        ]
+        .concat()
+        {
             config.extend(field.to_le_bytes());
         }
         config
