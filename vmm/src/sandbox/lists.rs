@@ -2,9 +2,9 @@
 //! What each kind of thread may ask of the kernel: the lists that docs/threat-model.md speaks of.
 //!
 //! A thread may make the calls of [`EVERY`] and of its kind's own list, and no others. None of the lists has a call that opens a file,
-//! makes a socket, starts a program, or reaches into another process; a test holds them to that, but for a server's: its owner opens
-//! files, since it starts VMs ([`START`]). What glibc, Rust's library, or a
-//! crate does behind our backs is said at each call.
+//! makes a socket, starts a program, or reaches into another process; a test holds them to that, but for two: a server's owner opens
+//! files, since it starts VMs ([`START`]), and a vsock device has UNIX sockets ([`VSOCK`]). What glibc, Rust's library, or a crate does
+//! behind our backs is said at each call.
 
 use std::mem::size_of;
 
@@ -209,6 +209,8 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
+    // A socket to a network, when its device goes.
+    Call(libc::SYS_shutdown, Always),
     Call(libc::SYS_fallocate, Always),
     Call(libc::SYS_fdatasync, Always),
     Call(libc::SYS_fsync, Always),
@@ -220,7 +222,6 @@ const VSOCK: &[Call] = &[
     Call(libc::SYS_accept4, Always),
     Call(libc::SYS_socket, OneOf(0, &[word(libc::AF_UNIX)])),
     Call(libc::SYS_connect, Always),
-    Call(libc::SYS_shutdown, Always),
     Call(libc::SYS_epoll_ctl, Always),
 ];
 

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::net::{Shutdown, shutdown};
+use vmm_sys_util::epoll::EventSet;
 
 use super::packet::{Credit, Header, Op, SHUTDOWN_RECEIVE, SHUTDOWN_SEND};
 
@@ -40,8 +41,19 @@ pub(super) struct Connection {
     deaf: bool,
     /// The host takes nothing any more.
     hung_up: bool,
+    /// The host has refused something: all else that the guest sends is as good as taken.
+    swallows: bool,
     /// The guest has forgotten it; what it has sent before still goes to the host.
     gone: bool,
+    /// For what its socket is watched.
+    pub(super) watched: Watched,
+}
+
+/// For what a socket is watched, in each of the two places.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    pub(super) incoming: Option<EventSet>,
+    pub(super) outgoing: Option<EventSet>,
 }
 
 /// What has come from the host.
@@ -70,7 +82,9 @@ impl Connection {
             from_guest: true,
             deaf: false,
             hung_up: false,
+            swallows: false,
             gone: false,
+            watched: Watched::default(),
         }
     }
 
@@ -129,6 +143,27 @@ impl Connection {
     /// The host's end is closed in both directions: once all is read, the guest need send no more either.
     pub(super) fn hang_up(&mut self) {
         self.hung_up = true;
+        if !self.open {
+            self.owe(Op::Reset);
+        } else if !self.from_host {
+            // It has heard of one direction only.
+            self.owe(Op::Shutdown);
+        }
+    }
+
+    /// For what its socket is to be watched. That the host has hung up is seen whatever for.
+    pub(super) fn watch(&self) -> Watched {
+        let watched = |wanted, events: EventSet| (wanted && !self.is_over()).then_some(events);
+        let incoming = watched(self.takes_from_host(), EventSet::IN);
+        Watched {
+            incoming: incoming.or_else(|| watched(!self.hung_up && !self.gone, EventSet::empty())),
+            outgoing: watched(self.waits_for_host(), EventSet::OUT),
+        }
+    }
+
+    /// Whether nothing more can come of it, and the guest has been told so.
+    pub(super) const fn is_dead(&self) -> bool {
+        !self.from_host && self.hung_up
     }
 
     /// The guest is to be told `op`.
@@ -190,10 +225,34 @@ impl Connection {
         if data.len() > (ROOM as usize).saturating_sub(self.waiting.len()) {
             return self.owe(Op::Reset);
         }
+        if self.swallows {
+            return self.pass(data.len());
+        }
         let at_once = if self.waiting.is_empty() { self.try_write(data) } else { Ok(0) };
         match at_once {
             Ok(written) => self.waiting.extend(data.iter().skip(written)),
-            Err(_) => self.owe(Op::Reset),
+            Err(_) => self.swallow(),
+        }
+    }
+
+    /// The host takes no more. It may have said something before, which the guest is to get: a server that refuses what is too long
+    /// for it does so in the midst of that.
+    fn swallow(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.pass(waiting.len());
+        if self.from_host {
+            (self.swallows, self.hung_up) = (true, true);
+        } else {
+            self.owe(Op::Reset);
+        }
+    }
+
+    /// So many bytes need no room any more.
+    fn pass(&mut self, bytes: usize) {
+        // At most what there was room for.
+        self.passed = self.passed.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if self.passed.wrapping_sub(self.told) >= TELL {
+            self.owe(Op::CreditUpdate);
         }
     }
 
@@ -208,11 +267,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        // At most what the guest has sent in one packet.
-        self.passed = self.passed.wrapping_add(u32::try_from(done).unwrap_or(u32::MAX));
-        if self.passed.wrapping_sub(self.told) >= TELL {
-            self.owe(Op::CreditUpdate);
-        }
+        self.pass(done);
         Ok(done)
     }
 
@@ -230,11 +285,11 @@ impl Connection {
             Ok(written + more)
         });
         self.waiting = waiting;
-        if let Ok(written) = written {
-            self.waiting.drain(..written);
-        } else {
-            self.waiting.clear();
-            self.owe(Op::Reset);
+        match written {
+            // Its memory is for others.
+            Ok(written) if written == self.waiting.len() => self.waiting = VecDeque::new(),
+            Ok(written) => drop(self.waiting.drain(..written)),
+            Err(_) => self.swallow(),
         }
         self.end_if_done();
     }

@@ -16,15 +16,19 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::connection::{Came, Connection};
+use super::connection::{Came, Connection, Watched};
 use super::packet::{Credit, Header, Op, Ports, STREAM};
 
 /// Most connections at a time, those that are being made among them: a process has 1024 descriptors, unless it is given more.
 pub(super) const CONNECTIONS_MAX: usize = 512;
 /// Most answers to packets that no connection knows: a guest that asks for more of them than it reads misses some.
 const REFUSALS_MAX: usize = 256;
-/// Longest line that a program of the host can say: `CONNECT 4294967295`.
-const LINE_MAX: usize = 18;
+/// Most programs of the host that have not said yet what they want.
+const CALLERS_MAX: usize = 64;
+/// Longest line that one can say: `CONNECT 4294967295`, and some space.
+const LINE_MAX: usize = 32;
+/// Looks at what the host does before the guest's queues have their turn again.
+const LOOKS_MAX: usize = 32;
 /// Ports of the host's programs begin here.
 const FIRST_PORT: u32 = 1 << 30;
 const EVENTS: usize = 16;
@@ -114,6 +118,12 @@ impl Hub {
         self.outgoing.as_raw_fd()
     }
 
+    /// How many connections have something to say.
+    #[cfg(test)]
+    pub(super) fn backlog(&self) -> usize {
+        self.talking.len()
+    }
+
     /// Forgets all connections: the guest has.
     pub(super) fn reset(&mut self) {
         self.connections.clear();
@@ -175,7 +185,7 @@ impl Hub {
 
     /// Reads something for the guest, if there is anything.
     fn stage(&mut self) -> bool {
-        loop {
+        for _ in 0..LOOKS_MAX {
             while let Some(ports) = self.readable.pop_front() {
                 let Some(connection) = self.connections.get_mut(&ports) else { continue };
                 if !connection.takes_from_host() {
@@ -192,13 +202,17 @@ impl Hub {
                     Came::Nothing => {}
                 }
             }
-            if !self.look() {
-                return false;
-            }
-            if self.talking.front().is_some() {
+            let seen = self.look();
+            if !self.talking.is_empty() {
                 return true;
             }
+            if !seen {
+                return false;
+            }
         }
+        // Programs that come and go could keep it here.
+        let _ = self.wake.write(1);
+        false
     }
 
     /// Sees what has come from the host. False if nothing has.
@@ -215,12 +229,14 @@ impl Hub {
             } else if self.callers.contains_key(&fd) {
                 self.listen_to(fd);
             } else if let Some(ports) = self.owners.get(&fd) {
+                let ports = *ports;
                 if event.event_set().contains(EventSet::HANG_UP)
-                    && let Some(connection) = self.connections.get_mut(ports)
+                    && let Some(connection) = self.connections.get_mut(&ports)
                 {
                     connection.hang_up();
+                    self.settle(ports);
                 }
-                self.readable.push_back(*ports);
+                self.readable.push_back(ports);
             }
         }
         count > 0
@@ -229,7 +245,7 @@ impl Hub {
     fn accept(&mut self) {
         match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             // Whoever comes then is turned away at once.
-            Ok(stream) if self.count() < CONNECTIONS_MAX => {
+            Ok(stream) if self.callers.len() < CALLERS_MAX && self.connections.len() < CONNECTIONS_MAX => {
                 let fd = stream.as_raw_fd();
                 if watch(&self.incoming, fd, EventSet::IN).is_ok() {
                     self.callers.insert(fd, Caller { stream: stream.into(), line: Vec::new() });
@@ -283,13 +299,21 @@ impl Hub {
     pub(super) fn take(&mut self, header: &Header, data: &[u8]) -> bool {
         let ports = header.ports();
         let known = header.kind == STREAM && header.op.is_some();
-        if self.connections.get(&ports).is_some_and(Connection::is_gone) {
-            // What the guest knows by these ports is another one.
-            self.remove(ports);
+        self.make_room();
+        let asks = known && header.op == Some(Op::Request);
+        match self.connections.get_mut(&ports) {
+            // What the guest knows by these ports now is another one.
+            Some(connection) if asks && (connection.is_gone() || connection.is_dead()) => {
+                connection.flush();
+                self.remove(ports);
+            }
+            Some(connection) if connection.is_gone() => return known,
+            _ => {}
         }
         match self.connections.get_mut(&ports) {
             Some(connection) if header.op == Some(Op::Reset) => {
                 connection.forget();
+                self.staged.take_if(|staged| staged.ports == ports);
                 self.settle(ports);
             }
             Some(connection) => {
@@ -300,7 +324,7 @@ impl Hub {
                 }
                 self.settle(ports);
             }
-            None if known && header.op == Some(Op::Request) => self.connect(ports, header.credit),
+            None if asks => self.connect(ports, header.credit),
             None if header.op == Some(Op::Reset) => {}
             None => self.refuse(ports),
         }
@@ -310,7 +334,8 @@ impl Hub {
 
     /// The guest wants to connect to a program of the host.
     fn connect(&mut self, ports: Ports, credit: Credit) {
-        let stream = if self.count() < CONNECTIONS_MAX { dial(&self.path, ports.host) } else { Err(Errno::MFILE) };
+        let stream =
+            if self.connections.len() < CONNECTIONS_MAX { dial(&self.path, ports.host) } else { Err(Errno::MFILE) };
         match stream {
             Ok(stream) => self.insert(ports, Connection::from_guest(stream, credit)),
             Err(error) => {
@@ -328,6 +353,7 @@ impl Hub {
 
     /// Passes on what programs of the host have room for by now.
     pub(super) fn flush(&mut self) {
+        self.make_room();
         let mut events = [EpollEvent::default(); EVENTS];
         loop {
             let count = self.outgoing.wait(0, &mut events).unwrap_or(0);
@@ -354,10 +380,6 @@ impl Hub {
 
     // ---- All connections ----------------------------------------------------------------------------------------
 
-    fn count(&self) -> usize {
-        self.connections.len() + self.callers.len()
-    }
-
     fn insert(&mut self, ports: Ports, connection: Connection) {
         self.owners.insert(connection.descriptor(), ports);
         self.connections.insert(ports, connection);
@@ -370,14 +392,11 @@ impl Hub {
         if connection.is_gone() && !connection.waits_for_host() {
             return self.remove(ports);
         }
-        let fd = connection.descriptor();
-        let watched = [
-            (&self.incoming, EventSet::IN, connection.takes_from_host() && !connection.is_over()),
-            (&self.outgoing, EventSet::OUT, connection.waits_for_host() && !connection.is_over()),
-        ]
-        .into_iter()
-        .all(|(epoll, events, wanted)| if wanted { watch(epoll, fd, events).is_ok() } else { unwatch(epoll, fd) });
-        if !watched {
+        let (fd, wanted) = (connection.descriptor(), connection.watch());
+        let Watched { incoming, outgoing } = &mut connection.watched;
+        let changed = change(&self.incoming, fd, incoming, wanted.incoming)
+            .and_then(|()| change(&self.outgoing, fd, outgoing, wanted.outgoing));
+        if changed.is_err() {
             connection.owe(Op::Reset);
         }
         if connection.owes() && !self.talking.contains(&ports) {
@@ -389,6 +408,7 @@ impl Hub {
         if let Some(connection) = self.connections.remove(&ports) {
             self.owners.remove(&connection.descriptor());
         }
+        self.talking.retain(|talking| *talking != ports);
         // Its bytes go to nobody.
         self.staged.take_if(|staged| staged.ports == ports);
         self.make_room();
@@ -404,8 +424,11 @@ impl Hub {
 
 /// The port that a caller wants, if its line says one.
 fn wanted(line: &[u8]) -> Option<u32> {
-    let digits = line.strip_prefix(b"CONNECT ")?;
-    digits.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let (verb, port, end) = (words.next()?, words.next()?, words.next());
+    let digits =
+        end.is_none() && verb.eq_ignore_ascii_case("CONNECT") && port.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| port.parse().ok())?
 }
 
 /// Connects to the program of the host that has `port`, without waiting for it.
@@ -418,19 +441,28 @@ fn dial(path: &Path, port: u32) -> Result<OwnedFd, Errno> {
     Ok(stream)
 }
 
-/// Watches `fd` for `events`, if it is not watched already.
+/// Watches `fd`, which is not watched yet, for `events`.
 fn watch(epoll: &Epoll, fd: RawFd, events: EventSet) -> io::Result<()> {
-    // A descriptor is never negative.
-    let data = u64::try_from(fd).unwrap_or(u64::MAX);
-    match epoll.ctl(ControlOperation::Add, fd, EpollEvent::new(events, data)) {
-        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
-        other => other,
-    }
+    change(epoll, fd, &mut None, Some(events))
 }
 
-/// Watches it no more. True, so that it can be asked beside [`watch`].
-fn unwatch(epoll: &Epoll, fd: RawFd) -> bool {
+/// Watches it no more.
+fn unwatch(epoll: &Epoll, fd: RawFd) {
     // It may not be watched.
     let _ = epoll.ctl(ControlOperation::Delete, fd, EpollEvent::default());
-    true
+}
+
+/// Watches `fd` for what is `wanted`, and not for what it `has` been watched for.
+fn change(epoll: &Epoll, fd: RawFd, has: &mut Option<EventSet>, wanted: Option<EventSet>) -> io::Result<()> {
+    let how = match (*has, wanted) {
+        (before, after) if before == after => return Ok(()),
+        (None, _) => ControlOperation::Add,
+        (_, Some(_)) => ControlOperation::Modify,
+        (_, None) => ControlOperation::Delete,
+    };
+    // A descriptor is never negative.
+    let data = u64::try_from(fd).unwrap_or(u64::MAX);
+    epoll.ctl(how, fd, EpollEvent::new(wanted.unwrap_or(EventSet::empty()), data))?;
+    *has = wanted;
+    Ok(())
 }

@@ -148,13 +148,70 @@ fn a_line_comes_in_pieces_and_what_follows_is_the_guests() {
 fn what_is_no_line_is_hung_up_on() {
     let mut world = World::new();
     for line in
-        ["\n", "CONNECT \n", "CONNECT x\n", "CONNECT -1\n", "CONNECT 4294967296\n", "connect 1\n", &"x".repeat(99)]
+        ["\n", "CONNECT \n", "CONNECT x\n", "CONNECT -1\n", "CONNECT 4294967296\n", "CONNECT 1 2\n", &"x".repeat(99)]
     {
         let mut caller = world.caller(line);
         assert_eq!(world.receive(), [], "{line}");
         // Bytes that nobody has read make it an error.
         assert!(matches!(caller.read(&mut [0]), Ok(0) | Err(_)), "{line}");
     }
+}
+
+#[test]
+fn a_line_is_read_as_others_do() {
+    for line in ["connect 52\n", "CONNECT 52\r\n", "CONNECT  52 \n"] {
+        let mut world = World::new();
+        let _caller = world.caller(line);
+        assert!(matches!(world.receive().as_slice(), [(Op::Request, Ports { guest: 52, .. }, 0, _)]), "{line}");
+    }
+}
+
+#[test]
+fn a_server_that_hangs_up_early_is_heard() {
+    let mut world = World::new();
+    let (mut program, ports) = world.calling();
+    world.send(ports, Op::Data, 0, MUCH, &bytes(1000));
+    program.write_all(b"too long").unwrap();
+    drop(program);
+    for _ in 0..20 {
+        world.send(ports, Op::Data, 0, MUCH, &bytes(64 << 10));
+    }
+    let seen: Vec<_> = world.receive().into_iter().filter(|(op, ..)| *op != Op::CreditUpdate).collect();
+    assert_eq!(seen, [(Op::Data, ports, 0, b"too long".to_vec()), (Op::Shutdown, ports, 3, Vec::new())]);
+}
+
+#[test]
+fn a_program_that_goes_behind_its_last_word_is_noticed() {
+    let mut world = World::new();
+    let (program, ports) = world.calling();
+    program.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(world.receive(), [(Op::Shutdown, ports, 2, Vec::new())]);
+    drop(program);
+    assert_eq!(world.receive(), [(Op::Shutdown, ports, 3, Vec::new())]);
+    assert_eq!(world.receive(), [], "and that is said once");
+    // The guest may use the ports again at once.
+    std::fs::remove_file(world.path("_7")).unwrap();
+    let _again = world.calling();
+    let caller = world.caller("CONNECT 52\n");
+    let asked = world.receive()[0].1;
+    drop(caller);
+    assert_eq!(world.receive(), [(Op::Reset, asked, 0, Vec::new())], "nobody waits for the answer");
+}
+
+#[test]
+fn a_guest_that_takes_nothing_costs_no_memory() {
+    let mut world = World::new();
+    let program = world.program(9);
+    program.set_nonblocking(true).unwrap();
+    // A refusal that stays keeps what comes behind it from being looked at.
+    world.send(Ports { host: 1, guest: 1 }, Op::Data, 0, MUCH, &[]);
+    for guest in 0..2000 {
+        let ports = Ports { host: 9, guest };
+        world.send(ports, Op::Request, 0, MUCH, &[]);
+        world.send(ports, Op::Reset, 0, MUCH, &[]);
+        drop(program.accept());
+    }
+    assert!(world.hub.backlog() <= CONNECTIONS_MAX, "{}", world.hub.backlog());
 }
 
 #[test]
