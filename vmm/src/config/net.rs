@@ -22,6 +22,8 @@ pub(super) const OPTION: &str = "--net";
 const NAME_MAX: usize = 15;
 /// Every link that carries IPv6 takes as much.
 const MTU_MIN: u16 = 1280;
+/// Ethernet's length, less a header, in whole words: what passt takes.
+const MTU_MAX_PASST: u16 = 65520;
 /// The first descriptor that is none of input, output and errors.
 const FD_MIN: i32 = 3;
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
@@ -166,6 +168,7 @@ impl NetOption {
             }
             _ => match self.mtu {
                 Some(mtu) if mtu < MTU_MIN => Err(FieldError::new("mtu", &mtu, MTU)),
+                Some(mtu) if self.passt && mtu > MTU_MAX_PASST => Err(FieldError::new("mtu", &mtu, MTU_PASST)),
                 _ => Ok(()),
             },
         }
@@ -271,6 +274,7 @@ impl NetOption {
 const SERVER: &str = "a server sets up no interface";
 const SERVER_STARTS: &str = "a server starts no program";
 
+const MTU_PASST: &str = "must be at most 65520 with passt";
 const MTU: &str = "must be a number of bytes, 1280 to 65535";
 
 fn mtu(text: &str) -> Result<u16, &'static str> {
@@ -353,6 +357,7 @@ mod tests {
             ("fd=3,ip=1.2.3.4", "--net ip=1.2.3.4: must not be with fd: that is its owner's"),
             ("passt,tap=a", "--net tap=a: must not be with passt, which needs no tap"),
             ("passt,fd=3", "--net fd=3: must not be with passt, which needs no tap"),
+            ("passt,mtu=65521", "--net mtu=65521: must be at most 65520 with passt"),
             ("forward=1:2", "--net forward=1:2: must be with passt"),
             (
                 "passt,forward=1:2+22",

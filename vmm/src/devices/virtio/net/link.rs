@@ -36,6 +36,6 @@ pub trait Link: fmt::Debug + Send {
     /// Takes a frame for the guest, with its header, into `buffer`. Returns how long both are; 0 if there never will be one again.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends a frame, which begins with its header.
+    /// Sends a frame, which begins with its header. One that is none is [`InvalidInput`](io::ErrorKind::InvalidInput).
     fn send(&mut self, frame: &[u8]) -> io::Result<()>;
 }

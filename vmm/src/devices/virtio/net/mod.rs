@@ -206,7 +206,10 @@ impl Net {
         if let Some(number) = self.sent.get_mut(10..12) {
             number.fill(0);
         }
-        self.link.send(&self.sent).map_err(FrameError::Host)?;
+        self.link.send(&self.sent).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => FrameError::Malformed,
+            _ => FrameError::Host(error),
+        })?;
         self.counters.sent((bytes - HEADER_SIZE) as u64);
         Ok(())
     }

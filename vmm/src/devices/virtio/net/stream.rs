@@ -7,12 +7,14 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{FileType, OFlags};
-use rustix::net::SocketType;
+use rustix::net::{Shutdown, SocketType, shutdown};
 
 use super::{FRAME_MAX, HEADER_SIZE, Link};
 
 /// Bytes of a frame's length.
 const LENGTH_SIZE: usize = 4;
+/// What the other end takes for a frame, without its length: an Ethernet header, and what one length can say.
+const FRAMES: std::ops::RangeInclusive<usize> = 14..=65535;
 /// What is read at once: at least one frame with its length.
 const BUFFER_SIZE: usize = 2 * FRAME_MAX;
 
@@ -43,8 +45,11 @@ impl Come {
         let there = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some((length, rest)) = there.split_first_chunk::<LENGTH_SIZE>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > FRAME_MAX - HEADER_SIZE {
-            return Err(io::Error::new(ErrorKind::InvalidData, "a frame is longer than any can be"));
+        if !(*FRAMES.start()..=FRAME_MAX - HEADER_SIZE).contains(&length) {
+            return Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "what it sends are no frames: there is no network any more",
+            ));
         }
         let Some(frame) = rest.get(..length) else { return Ok(None) };
         self.start += LENGTH_SIZE + length;
@@ -56,7 +61,7 @@ impl Come {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         match from.read(self.buffer.get_mut(self.end..).unwrap_or_default())? {
-            0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "its other end is gone")),
+            0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "its other end is gone: there is no network any more")),
             length => {
                 self.end += length;
                 Ok(())
@@ -88,6 +93,13 @@ impl Stream {
         self.over = true;
         self.rest.clear();
         error
+    }
+}
+
+impl Drop for Stream {
+    /// Whoever goes on with the same socket, as a VM that has reset would, finds it out of step: better none.
+    fn drop(&mut self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
 
@@ -137,6 +149,13 @@ impl Link for Stream {
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let frame = frame.get(HEADER_SIZE..).unwrap_or_default();
+        if self.over {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        if !FRAMES.contains(&frame.len()) {
+            // It would be the last thing that the other end hears.
+            return Err(ErrorKind::InvalidInput.into());
+        }
         let length = u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes();
         let written = match self.socket.write_vectored(&[IoSlice::new(&length), IoSlice::new(frame)]) {
             Ok(written) => written,
