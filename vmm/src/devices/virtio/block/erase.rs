@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use virtio_bindings::virtio_blk::VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP;
 
 use super::SECTOR_SIZE;
@@ -16,8 +16,8 @@ use crate::bits::low32;
 pub(super) const RANGE_SIZE: usize = 16;
 /// Most ranges that one request discards.
 pub(super) const DISCARD_RANGES_MAX: u32 = 16;
-/// Longest of them, in sectors: 1 GiB. A file system forgets it at once.
-pub(super) const DISCARD_SECTORS_MAX: u32 = 1 << 21;
+/// Longest of them, in sectors: 64 MiB, so that no request keeps a disk with many small pieces long.
+pub(super) const DISCARD_SECTORS_MAX: u32 = 1 << 17;
 /// Longest range of zeros, of which a request has one: 32 MiB, in sectors. Where the file system cannot do it, they are written.
 pub(super) const ZEROES_SECTORS_MAX: u32 = 1 << 16;
 /// Zeros that are written at once.
@@ -75,10 +75,12 @@ impl Range {
         }
         let unmap = erase == Erase::Discard || sparse && self.flags & VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP != 0;
         let how = if unmap { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
-        match (fallocate(file, how | FallocateFlags::KEEP_SIZE, offset, length), erase) {
+        let done = retry_on_intr(|| fallocate(file, how | FallocateFlags::KEEP_SIZE, offset, length));
+        // A device of the host with larger sectors may say that the range is not whole ones.
+        match (done, erase) {
             // A hint that nobody can follow is followed.
-            (Ok(()), _) | (Err(Errno::OPNOTSUPP), Erase::Discard) => Ok(()),
-            (Err(Errno::OPNOTSUPP), Erase::Zeroes) => write_zeroes(file, offset, length),
+            (Ok(()), _) | (Err(Errno::OPNOTSUPP | Errno::INVAL), Erase::Discard) => Ok(()),
+            (Err(Errno::OPNOTSUPP | Errno::INVAL), Erase::Zeroes) => write_zeroes(file, offset, length),
             (Err(error), _) => Err(error.into()),
         }
     }

@@ -161,7 +161,7 @@ fn the_driver_is_told_how_much_it_may_erase() {
     let word = |at: usize| u32::from_le_bytes(config[at..at + 4].try_into().unwrap());
     // Capacity; block size; most sectors and ranges to discard; their alignment; most zeros, in one range, which may be unmapped.
     assert_eq!((word(0), word(20)), (8, 512));
-    assert_eq!([36, 40, 44, 48, 52, 56].map(word), [1 << 21, 16, 1, 1 << 16, 1, 1]);
+    assert_eq!([36, 40, 44, 48, 52, 56].map(word), [1 << 17, 16, 1, 1 << 16, 1, 1]);
 }
 
 #[test]
