@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 use std::{fs, thread};
 
+use serde_json::{Map, Value};
+
 use crate::checks::{Outcome, fields};
 use crate::rtnetlink;
 
@@ -42,10 +44,10 @@ pub(crate) fn net(argument: &str) -> Outcome {
             (statistic(&format!("statistics/{way}_bytes"))?, statistic(&format!("statistics/{way}_packets"))?);
         Ok(bytes / packets.max(1))
     };
-    let lost = ["rx_errors", "tx_errors", "rx_dropped", "tx_dropped"]
+    let lost: Map<String, Value> = ["rx_errors", "tx_errors", "rx_dropped", "tx_dropped", "tx_fifo_errors"]
         .into_iter()
-        .map(|name| statistic(&format!("statistics/{name}")))
-        .sum::<Result<u64, _>>()?;
+        .map(|name| Ok((name.to_owned(), statistic(&format!("statistics/{name}"))?.into())))
+        .collect::<Result<_, String>>()?;
     let report = fields([
         ("datagrams", datagrams.into()),
         ("carried", carried.iter().sum::<usize>().into()),

