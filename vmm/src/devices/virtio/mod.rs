@@ -28,7 +28,7 @@ mod worker;
 pub use block::{Block, BlockError};
 pub use device::{Ready, Source, VirtioDevice};
 pub use net::Net;
-pub use request::{Request, Segment, cut, length};
+pub use request::{Request, Segment, cut, gather, length, scatter};
 pub use rng::Rng;
 pub use transport::mmio::{self, VirtioMmio};
 pub use vsock::Vsock;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use virtio_queue::DescriptorChain;
-use vm_memory::GuestAddress;
+use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
 
 use crate::memory::GuestMemory;
 
@@ -85,6 +85,40 @@ pub fn cut(segments: &[Segment], range: Range<u64>) -> impl Iterator<Item = Segm
     })
 }
 
+/// Fills `bytes` from `segments`, beginning at byte `start` of them. How many there were.
+pub fn gather(
+    memory: &GuestMemory,
+    segments: &[Segment],
+    start: u64,
+    bytes: &mut [u8],
+) -> Result<usize, GuestMemoryError> {
+    let mut done = 0;
+    for segment in cut(segments, start..start.saturating_add(bytes.len() as u64)) {
+        // No longer than what is left: the range ends where `bytes` do.
+        let end = done + segment.length as usize;
+        memory.read_slice(bytes.get_mut(done..end).unwrap_or_default(), segment.address)?;
+        done = end;
+    }
+    Ok(done)
+}
+
+/// Puts `bytes` into `segments`, beginning at byte `start` of them. How many there was room for.
+pub fn scatter(
+    memory: &GuestMemory,
+    segments: &[Segment],
+    start: u64,
+    bytes: &[u8],
+) -> Result<usize, GuestMemoryError> {
+    let mut done = 0;
+    for segment in cut(segments, start..start.saturating_add(bytes.len() as u64)) {
+        // As above.
+        let end = done + segment.length as usize;
+        memory.write_slice(bytes.get(done..end).unwrap_or_default(), segment.address)?;
+        done = end;
+    }
+    Ok(done)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -105,6 +139,24 @@ mod tests {
             let range = a.min(b)..a.max(b);
             let expected: Vec<u64> = (0..).zip(all).filter(|(at, _)| range.contains(at)).map(|(_, byte)| byte).collect();
             prop_assert_eq!(bytes(&mut cut(&segments, range)), expected);
+        }
+    }
+
+    proptest! {
+        /// What is scattered over any segments is gathered from them, as far as they go.
+        #[test]
+        fn what_is_scattered_is_gathered(lengths in prop::collection::vec(1u32..20, 0..8), start in 0u64..60, size in 0usize..100) {
+            let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 0x4000)]).unwrap();
+            let segments: Vec<_> = (0..).zip(&lengths)
+                .map(|(i, &length)| Segment { address: GuestAddress(i * 1000), length })
+                .collect();
+            let bytes: Vec<u8> = (1..=size).map(|at| at.to_le_bytes()[0]).collect();
+            let room = usize::try_from(length(&segments).saturating_sub(start)).unwrap().min(size);
+            prop_assert_eq!(scatter(&memory, &segments, start, &bytes).unwrap(), room);
+            let mut back = vec![0; size];
+            prop_assert_eq!(gather(&memory, &segments, start, &mut back).unwrap(), room);
+            prop_assert_eq!(&back[..room], &bytes[..room]);
+            prop_assert!(back[room..].iter().all(|byte| *byte == 0));
         }
     }
 

@@ -22,7 +22,7 @@ use vm_memory::{
 };
 
 use super::limit::Limiter;
-use super::{Ready, Request, Segment, VirtioDevice, cut, length};
+use super::{Ready, Request, Segment, VirtioDevice, cut, gather, length, scatter};
 use crate::bits::low32;
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
@@ -204,14 +204,9 @@ impl Block {
             VIRTIO_BLK_T_WRITE_ZEROES => self.erase(memory, request, Erase::Zeroes).map(|()| 0),
             VIRTIO_BLK_T_FLUSH => self.flush().map(|()| 0),
             VIRTIO_BLK_T_GET_ID => {
-                let mut id = self.id.as_slice();
-                let count = room.min(id.len() as u64);
-                for segment in cut(&request.writable, 0..count) {
-                    let (part, rest) = id.split_at_checked(segment.length as usize).ok_or(RequestError::Malformed)?;
-                    memory.write_slice(part, segment.address)?;
-                    id = rest;
-                }
-                Ok(u32::try_from(count).unwrap_or(0))
+                let count = usize::try_from(room).unwrap_or(ID_SIZE).min(ID_SIZE);
+                let id = self.id.get(..count).unwrap_or_default();
+                Ok(u32::try_from(scatter(memory, &request.writable, 0, id)?).unwrap_or(0))
             }
             other => Err(RequestError::Unsupported(other)),
         }
@@ -304,13 +299,7 @@ fn moved(kind: u32, request: &Request) -> u64 {
 /// Type and sector from the request's header.
 fn header(memory: &GuestMemory, request: &Request) -> Result<(u32, u64), RequestError> {
     let mut bytes = [0; HEADER_SIZE];
-    let mut rest = bytes.as_mut_slice();
-    for segment in cut(&request.readable, 0..HEADER_SIZE as u64) {
-        let (part, left) = rest.split_at_mut_checked(segment.length as usize).ok_or(RequestError::Malformed)?;
-        memory.read_slice(part, segment.address)?;
-        rest = left;
-    }
-    if !rest.is_empty() {
+    if gather(memory, &request.readable, 0, &mut bytes)? < HEADER_SIZE {
         return Err(RequestError::Malformed);
     }
     let [a, b, c, d, _, _, _, _, sector @ ..] = bytes;
@@ -329,12 +318,7 @@ fn ranges(memory: &GuestMemory, request: &Request, erase: Erase) -> Result<Vec<R
         return Err(RequestError::Malformed);
     }
     let mut all = vec![0; bytes];
-    let mut rest = all.as_mut_slice();
-    for segment in cut(&request.readable, data) {
-        let (part, left) = rest.split_at_mut_checked(segment.length as usize).ok_or(RequestError::Malformed)?;
-        memory.read_slice(part, segment.address)?;
-        rest = left;
-    }
+    gather(memory, &request.readable, data.start, &mut all)?;
     let (ranges, _) = all.as_chunks::<RANGE_SIZE>();
     Ok(ranges.iter().copied().map(Range::read).collect())
 }

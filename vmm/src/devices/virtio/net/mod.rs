@@ -22,7 +22,7 @@ use virtio_bindings::virtio_net::{
 use vm_memory::Bytes;
 
 use super::limit::Limiter;
-use super::{Ready, Request, Segment, Source, VirtioDevice, cut, length};
+use super::{Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::NetCounters;
@@ -166,16 +166,10 @@ impl Net {
         if *buffers == 0 {
             count.extend(cut(&request.writable, BUFFERS));
         }
-        let mut rest = left;
-        for segment in cut(&request.writable, 0..left.len() as u64) {
-            let (part, more) = rest.split_at_checked(segment.length as usize).ok_or(FrameError::Malformed)?;
-            memory.write_slice(part, segment.address)?;
-            rest = more;
-        }
-        let taken = left.len() - rest.len();
+        let taken = scatter(memory, &request.writable, 0, left)?;
         *done += taken;
         *buffers += 1;
-        if rest.is_empty() {
+        if done == length {
             let mut number = buffers.to_le_bytes().into_iter();
             for segment in count.iter() {
                 for (offset, byte) in (0..u64::from(segment.length)).zip(&mut number) {
@@ -196,12 +190,8 @@ impl Net {
         if !request.is_well_formed() || bytes <= HEADER_SIZE || bytes > FRAME_MAX {
             return Err(FrameError::Malformed);
         }
-        self.sent.clear();
-        for segment in &request.readable {
-            let start = self.sent.len();
-            self.sent.resize(start + segment.length as usize, 0);
-            memory.read_slice(self.sent.get_mut(start..).unwrap_or_default(), segment.address)?;
-        }
+        self.sent.resize(bytes, 0);
+        gather(memory, &request.readable, 0, &mut self.sent)?;
         // What the driver says of its own buffers is nobody's business.
         if let Some(number) = self.sent.get_mut(10..12) {
             number.fill(0);

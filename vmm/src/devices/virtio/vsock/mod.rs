@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;
-use vm_memory::{Bytes, GuestMemoryError};
+use vm_memory::GuestMemoryError;
 
 use super::limit::Limiter;
-use super::{Ready, Request, Source, VirtioDevice, cut, length};
+use super::{Ready, Request, Source, VirtioDevice, gather, length, scatter};
 use crate::memory::GuestMemory;
 use crate::observe::devices::VsockCounters;
 use crate::sandbox::Kind;
@@ -82,12 +82,7 @@ impl Vsock {
         let Some((header, data)) = self.hub.packet(room - HEADER_SIZE) else { return Ok(0) };
         let header = header.bytes();
         for (bytes, from) in [(header.as_slice(), 0), (data, HEADER_SIZE as u64)] {
-            let mut rest = bytes;
-            for segment in cut(&request.writable, from..from + bytes.len() as u64) {
-                let (part, more) = rest.split_at_checked(segment.length as usize).ok_or(PacketError::Malformed)?;
-                memory.write_slice(part, segment.address)?;
-                rest = more;
-            }
+            scatter(memory, &request.writable, from, bytes)?;
         }
         let bytes = data.len();
         self.counters.received(bytes as u64);
@@ -101,12 +96,8 @@ impl Vsock {
         if !request.is_well_formed() || !(HEADER_SIZE..=HEADER_SIZE + DATA_MAX).contains(&bytes) {
             return Err(PacketError::Malformed);
         }
-        self.data.clear();
-        for segment in &request.readable {
-            let start = self.data.len();
-            self.data.resize(start + segment.length as usize, 0);
-            memory.read_slice(self.data.get_mut(start..).unwrap_or_default(), segment.address)?;
-        }
+        self.data.resize(bytes, 0);
+        gather(memory, &request.readable, 0, &mut self.data)?;
         let (header, data) = self.data.split_first_chunk::<HEADER_SIZE>().ok_or(PacketError::Malformed)?;
         let header = Header::read(header);
         let data = data.get(..header.length as usize).ok_or(PacketError::Malformed)?;
