@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{FileError, MachineConfig, OutputFile, SerialConfig};
+use crate::config::{FileError, MachineConfig, OutputFile, RateConfig, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
@@ -19,7 +19,7 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
-use crate::devices::virtio::limit::Limiter;
+use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ender::Ender;
@@ -219,13 +219,22 @@ fn serial(
 /// Devices, what each is called and counts by, and the socket that one of them is reached by.
 type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<Named>, Option<Bound>);
 
+fn limiter(limits: Option<RateConfig>) -> Limiter {
+    limits.map_or_else(Limiter::default, |limits| limits.limiter())
+}
+
+/// The same limits for each direction.
+fn both_ways(limits: Option<RateConfig>) -> BothWays {
+    BothWays { received: limiter(limits), sent: limiter(limits) }
+}
+
 /// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
 /// is; then what there is one of.
 fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
     let (mut devices, mut counters, mut socket): Devices = (Vec::new(), Vec::new(), None);
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
-        let limiter = disk.limits().map_or_else(Limiter::default, |limits| limits.limiter());
+        let limiter = limiter(disk.limits());
         let readonly = disk.readonly();
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
         let serial = disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned);
@@ -238,18 +247,15 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         counters.push((id, of_disk));
     }
     for (index, net) in config.nets.drain(..).enumerate() {
-        let limiter = || net.limits.map_or_else(Limiter::default, |limits| limits.limiter());
-        let limiters = [limiter(), limiter()];
         let id = net.id.clone().unwrap_or_else(|| format!("_net{index}"));
-        let device = Net::new(net.link, net.name, net.interface, limiters);
+        let device = Net::new(net.link, net.name, net.interface, both_ways(net.limits));
         counters.push((id, device.counters()));
         devices.push(Box::new(device));
     }
     if let Some(vsock) = config.vsock.take() {
-        let limiter = || vsock.limits.map_or_else(Limiter::default, |limits| limits.limiter());
-        let limiters = [limiter(), limiter()];
         let (bound, listener) = vsock.listener;
-        let device = Vsock::new(vsock.cid, listener, vsock.path, limiters).map_err(host("vsock device"))?;
+        let device =
+            Vsock::new(vsock.cid, listener, vsock.path, both_ways(vsock.limits)).map_err(host("vsock device"))?;
         socket = Some(bound);
         counters.push((vsock.id.unwrap_or_else(|| "_vsock0".to_owned()), device.counters()));
         devices.push(Box::new(device));

@@ -63,108 +63,74 @@ impl DeviceCounters for DiskCounters {
     }
 }
 
-/// What a network interface has done.
-#[derive(Debug, Default)]
-pub struct NetCounters {
-    /// Bytes of frames that the guest has received.
+/// What has gone both ways between a guest and others, in pieces.
+#[derive(Debug)]
+pub struct TrafficCounters {
+    /// What pieces for the guest, and those from it, are called.
+    names: [&'static str; 2],
+    /// Bytes that the guest has received.
     rx_bytes: AtomicU64,
-    /// Those frames.
-    rx_frames: AtomicU64,
-    /// Bytes of frames that it has sent.
+    /// The pieces that they came in.
+    rx_pieces: AtomicU64,
+    /// Bytes that it has sent.
     tx_bytes: AtomicU64,
-    /// Those frames.
-    tx_frames: AtomicU64,
-    /// Frames that are lost, in either direction.
+    /// Pieces likewise.
+    tx_pieces: AtomicU64,
+    /// Pieces that are lost or make no sense, in either direction.
     errors: AtomicU64,
     /// Times that a limit made one wait.
     throttled: AtomicU64,
 }
 
-impl NetCounters {
-    /// A frame of so many bytes has gone to the guest.
+impl TrafficCounters {
+    /// Those of a network interface.
+    #[must_use]
+    pub const fn of_frames() -> Self {
+        Self::named(["rx_frames", "tx_frames"])
+    }
+
+    /// Those of connections: packets of data, and of all that goes with it.
+    #[must_use]
+    pub const fn of_packets() -> Self {
+        Self::named(["rx_packets", "tx_packets"])
+    }
+
+    const fn named(names: [&'static str; 2]) -> Self {
+        let [rx_bytes, rx_pieces, tx_bytes, tx_pieces, errors, throttled] = [const { AtomicU64::new(0) }; 6];
+        Self { names, rx_bytes, rx_pieces, tx_bytes, tx_pieces, errors, throttled }
+    }
+
+    /// A piece with so many bytes has gone to the guest.
     pub fn received(&self, bytes: u64) {
         add(&self.rx_bytes, bytes);
-        add(&self.rx_frames, 1);
+        add(&self.rx_pieces, 1);
     }
 
-    /// A frame of so many bytes has come from the guest.
+    /// A piece with so many bytes has come from the guest.
     pub fn sent(&self, bytes: u64) {
         add(&self.tx_bytes, bytes);
-        add(&self.tx_frames, 1);
+        add(&self.tx_pieces, 1);
     }
 
-    /// A frame is lost.
+    /// A piece is lost.
     pub fn lost(&self) {
         add(&self.errors, 1);
     }
 
-    /// A frame has to wait.
+    /// A piece has to wait.
     pub fn throttled(&self) {
         add(&self.throttled, 1);
     }
 }
 
-impl DeviceCounters for NetCounters {
+impl DeviceCounters for TrafficCounters {
     fn values(&self) -> BTreeMap<&'static str, u64> {
+        let [rx_pieces, tx_pieces] = self.names;
         values([
             ("rx_bytes", &self.rx_bytes),
-            ("rx_frames", &self.rx_frames),
+            (rx_pieces, &self.rx_pieces),
             ("tx_bytes", &self.tx_bytes),
-            ("tx_frames", &self.tx_frames),
-            ("errors", &self.errors),
-            ("throttled", &self.throttled),
-        ])
-    }
-}
-
-/// What connections between guest and host have carried.
-#[derive(Debug, Default)]
-pub struct VsockCounters {
-    /// Bytes that the guest has received.
-    rx_bytes: AtomicU64,
-    /// Packets of them, and of all that goes with connections.
-    rx_packets: AtomicU64,
-    /// Bytes that it has sent.
-    tx_bytes: AtomicU64,
-    /// Packets likewise.
-    tx_packets: AtomicU64,
-    /// Packets that make no sense.
-    errors: AtomicU64,
-    /// Times that a limit made one wait.
-    throttled: AtomicU64,
-}
-
-impl VsockCounters {
-    /// A packet with so many bytes has gone to the guest.
-    pub fn received(&self, bytes: u64) {
-        add(&self.rx_bytes, bytes);
-        add(&self.rx_packets, 1);
-    }
-
-    /// A packet with so many bytes has come from the guest.
-    pub fn sent(&self, bytes: u64) {
-        add(&self.tx_bytes, bytes);
-        add(&self.tx_packets, 1);
-    }
-
-    /// A packet is refused.
-    pub fn refused(&self) {
-        add(&self.errors, 1);
-    }
-
-    /// A packet has to wait.
-    pub fn throttled(&self) {
-        add(&self.throttled, 1);
-    }
-}
-
-impl DeviceCounters for VsockCounters {
-    fn values(&self) -> BTreeMap<&'static str, u64> {
-        values([
-            ("rx_bytes", &self.rx_bytes),
-            ("rx_packets", &self.rx_packets),
-            ("tx_bytes", &self.tx_bytes),
-            ("tx_packets", &self.tx_packets),
+            (tx_pieces, &self.tx_pieces),
             ("errors", &self.errors),
             ("throttled", &self.throttled),
         ])

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use super::limit::Limiter;
+use super::limit::BothWays;
 use super::net::tap::Tap;
 use super::net::{Interface, Mac, Net};
 use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
@@ -269,9 +269,9 @@ fn network() -> io::Result<(Net, UnixDatagram)> {
     tap.set_nonblocking(true)?;
     peer.set_nonblocking(true)?;
     let interface = Interface { mac: Mac::of(0, 0), mtu: None };
-    let limiters = <[Limiter; 2]>::default();
+    let limits = BothWays::default();
     let link = Box::new(Tap::pretended(OwnedFd::from(tap).into()));
-    Ok((Net::new(link, "exercise".to_owned(), interface, limiters), peer))
+    Ok((Net::new(link, "exercise".to_owned(), interface, limits), peer))
 }
 
 /// A vsock device, and the address at which programs connect to it: an abstract one, so that no file is made.
@@ -283,7 +283,7 @@ fn programs() -> io::Result<(Vsock, Peer)> {
     let listener = UnixListener::bind_addr(&address)?;
     listener.set_nonblocking(true)?;
     let path = PathBuf::from("/nowhere/flatboot-exercise");
-    Ok((Vsock::new(3, listener, path, <[Limiter; 2]>::default())?, Peer::Programs(address, Vec::new())))
+    Ok((Vsock::new(3, listener, path, BothWays::default())?, Peer::Programs(address, Vec::new())))
 }
 
 /// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng, a network interface or a

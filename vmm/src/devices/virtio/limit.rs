@@ -107,6 +107,22 @@ impl Limiter {
     }
 }
 
+/// Limits of what comes to the guest and of what it sends, each for itself.
+#[derive(Debug, Default)]
+pub struct BothWays {
+    /// To the guest.
+    pub received: Limiter,
+    /// From the guest.
+    pub sent: Limiter,
+}
+
+impl BothWays {
+    /// That of queue `queue`: of devices with both, the first one is what the guest receives by.
+    pub fn of(&mut self, queue: usize) -> &mut Limiter {
+        if queue == 0 { &mut self.received } else { &mut self.sent }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -21,11 +21,11 @@ use virtio_bindings::virtio_net::{
 };
 use vm_memory::Bytes;
 
-use super::limit::Limiter;
+use super::limit::BothWays;
 use super::{Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
-use crate::observe::devices::NetCounters;
+use crate::observe::devices::TrafficCounters;
 
 pub use link::Link;
 pub use mac::Mac;
@@ -65,9 +65,9 @@ pub struct Net {
     merges: bool,
     received: Received,
     sent: Vec<u8>,
-    limiters: [Limiter; 2],
+    limits: BothWays,
     complaints: Complaints,
-    counters: Arc<NetCounters>,
+    counters: Arc<TrafficCounters>,
 }
 
 /// A frame on its way to the guest.
@@ -115,17 +115,17 @@ enum FrameError {
 }
 
 impl Net {
-    /// An interface whose other end is `link`, called `name` on the host. `limiters` are those of frames to the guest and from it.
+    /// An interface whose other end is `link`, called `name` on the host. `limits` are those of frames to the guest and from it.
     #[must_use]
-    pub fn new(link: Box<dyn Link>, name: String, interface: Interface, limiters: [Limiter; 2]) -> Self {
+    pub fn new(link: Box<dyn Link>, name: String, interface: Interface, limits: BothWays) -> Self {
         let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
-        let (complaints, counters) = (Complaints::default(), Arc::default());
-        Self { link, interface, name, merges: false, received, sent, limiters, complaints, counters }
+        let (complaints, counters) = (Complaints::default(), Arc::new(TrafficCounters::of_frames()));
+        Self { link, interface, name, merges: false, received, sent, limits, complaints, counters }
     }
 
     /// What it counts by.
     #[must_use]
-    pub fn counters(&self) -> Arc<NetCounters> {
+    pub fn counters(&self) -> Arc<TrafficCounters> {
         Arc::clone(&self.counters)
     }
 
@@ -178,7 +178,7 @@ impl Net {
             }
             let frame = *length;
             self.counters.received((frame - HEADER_SIZE) as u64);
-            self.pay(RECEIVE, frame);
+            self.limits.received.pay(frame as u64);
             self.received.forget();
         }
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
@@ -214,15 +214,6 @@ impl Net {
         if let Some(count) = self.complaints.count() {
             tracing::warn!("network {}: {count} frame(s) lost: {host}", self.name);
         }
-    }
-
-    fn limiter(&mut self, queue: usize) -> &mut Limiter {
-        let [received, sent] = &mut self.limiters;
-        if queue == RECEIVE { received } else { sent }
-    }
-
-    fn pay(&mut self, queue: usize, bytes: usize) {
-        self.limiter(queue).pay(bytes as u64);
     }
 }
 
@@ -264,7 +255,7 @@ impl VirtioDevice for Net {
 
     fn ready(&mut self, queue: usize) -> Ready {
         // In the midst of a frame that is paid for as a whole.
-        let wait = if self.holds() { std::time::Duration::ZERO } else { self.limiter(queue).wait(Instant::now()) };
+        let wait = if self.holds() { std::time::Duration::ZERO } else { self.limits.of(queue).wait(Instant::now()) };
         if !wait.is_zero() {
             self.counters.throttled();
             return Ready::In(wait);
@@ -282,7 +273,7 @@ impl VirtioDevice for Net {
             });
         }
         // Whatever becomes of it: a frame that is refused has cost as much.
-        self.pay(queue, usize::try_from(length(&request.readable)).unwrap_or(usize::MAX).min(FRAME_MAX));
+        self.limits.sent.pay(length(&request.readable).min(FRAME_MAX as u64));
         if let Err(error) = self.send(memory, request) {
             self.complain(&error);
         }

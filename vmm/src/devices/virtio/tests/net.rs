@@ -11,7 +11,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use super::driver::{BUFFERS, Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::virtio::Net;
-use crate::devices::virtio::limit::{Limiter, Rate};
+use crate::devices::virtio::limit::{BothWays, Limiter, Rate};
 use crate::devices::virtio::net::tap::Tap;
 use crate::devices::virtio::net::{Interface, Mac};
 use crate::observe::devices::DeviceCounters;
@@ -23,7 +23,7 @@ const MRG_RXBUF: u64 = 1 << 15;
 const HEADER: usize = 12;
 
 /// A device, and the host's end of its tap.
-fn net(limiters: [Limiter; 2]) -> (Net, UnixDatagram) {
+fn net(limits: BothWays) -> (Net, UnixDatagram) {
     let (ours, tap) = UnixDatagram::pair().unwrap();
     for end in [&ours, &tap] {
         end.set_nonblocking(true).unwrap();
@@ -31,11 +31,11 @@ fn net(limiters: [Limiter; 2]) -> (Net, UnixDatagram) {
     let mac: Mac = "52:54:00:12:34:56".parse().unwrap();
     let interface = Interface { mac, mtu: Some(1400) };
     let link = Box::new(Tap::pretended(File::from(OwnedFd::from(tap))));
-    (Net::new(link, "test".to_owned(), interface, limiters), ours)
+    (Net::new(link, "test".to_owned(), interface, limits), ours)
 }
 
 fn running(queue: u16, refused: u64) -> (Driver, UnixDatagram) {
-    let (net, host) = net(<[Limiter; 2]>::default());
+    let (net, host) = net(BothWays::default());
     (Driver::running_on(queue, Box::new(net), refused), host)
 }
 
@@ -207,7 +207,7 @@ fn a_thread_hears_the_host() {
 fn a_limit_is_kept_in_each_direction() {
     let rate = Rate { size: 1, one_time_burst: 0, refill_time: Duration::from_secs(3600) };
     let limited = || Limiter::new(None, Some(rate));
-    let (device, host) = net([limited(), limited()]);
+    let (device, host) = net(BothWays { received: limited(), sent: limited() });
     let counters = device.counters();
     let mut driver = Driver::running_on(SEND, Box::new(device), 0);
     for head in 0..2 {

@@ -12,7 +12,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use super::driver::{BUFFERS, Driver, QUEUE_SIZE};
 use crate::devices::virtio::Net;
-use crate::devices::virtio::limit::Limiter;
+use crate::devices::virtio::limit::BothWays;
 use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::{Interface, Link, Mac};
 use crate::observe::devices::DeviceCounters;
@@ -29,7 +29,7 @@ fn stream() -> (Stream, UnixStream) {
 
 fn net(stream: Stream) -> Net {
     let interface = Interface { mac: Mac::of(0, 0), mtu: None };
-    Net::new(Box::new(stream), "test".to_owned(), interface, <[Limiter; 2]>::default())
+    Net::new(Box::new(stream), "test".to_owned(), interface, BothWays::default())
 }
 
 /// A frame of so many bytes behind its length.

@@ -19,10 +19,10 @@ use std::time::Instant;
 use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;
 use vm_memory::GuestMemoryError;
 
-use super::limit::Limiter;
+use super::limit::BothWays;
 use super::{Ready, Request, Source, VirtioDevice, gather, length, scatter};
 use crate::memory::GuestMemory;
-use crate::observe::devices::VsockCounters;
+use crate::observe::devices::TrafficCounters;
 use crate::sandbox::Kind;
 use hub::Hub;
 use packet::{HEADER_SIZE, HOST_CID, Header};
@@ -45,8 +45,8 @@ pub struct Vsock {
     cid: u32,
     hub: Hub,
     data: Vec<u8>,
-    limiters: [Limiter; 2],
-    counters: Arc<VsockCounters>,
+    limits: BothWays,
+    counters: Arc<TrafficCounters>,
 }
 
 /// Why a packet from the guest is not taken.
@@ -60,15 +60,16 @@ enum PacketError {
 
 impl Vsock {
     /// One for the guest whose context id is `cid`. Programs of the host connect to what listens at `path`, and take connections at
-    /// paths that begin so. `limiters` are those of packets to the guest and from it.
-    pub fn new(cid: u32, listener: UnixListener, path: PathBuf, limiters: [Limiter; 2]) -> io::Result<Self> {
+    /// paths that begin so. `limits` are those of packets to the guest and from it.
+    pub fn new(cid: u32, listener: UnixListener, path: PathBuf, limits: BothWays) -> io::Result<Self> {
         let hub = Hub::new(cid.into(), listener, path)?;
-        Ok(Self { cid, hub, data: Vec::new(), limiters, counters: Arc::default() })
+        let counters = Arc::new(TrafficCounters::of_packets());
+        Ok(Self { cid, hub, data: Vec::new(), limits, counters })
     }
 
     /// What it counts by.
     #[must_use]
-    pub fn counters(&self) -> Arc<VsockCounters> {
+    pub fn counters(&self) -> Arc<TrafficCounters> {
         Arc::clone(&self.counters)
     }
 
@@ -86,7 +87,7 @@ impl Vsock {
         }
         let bytes = data.len();
         self.counters.received(bytes as u64);
-        self.pay(RECEIVE, bytes);
+        self.limits.received.pay(bytes as u64);
         Ok(u32::try_from(HEADER_SIZE + bytes).unwrap_or(u32::MAX))
     }
 
@@ -113,17 +114,8 @@ impl Vsock {
     }
 
     fn complain(&self, error: &PacketError) {
-        self.counters.refused();
+        self.counters.lost();
         tracing::debug!(error = error as &dyn std::error::Error, "vsock packet");
-    }
-
-    fn limiter(&mut self, queue: usize) -> &mut Limiter {
-        let [received, sent] = &mut self.limiters;
-        if queue == RECEIVE { received } else { sent }
-    }
-
-    fn pay(&mut self, queue: usize, bytes: usize) {
-        self.limiter(queue).pay(bytes as u64);
     }
 }
 
@@ -159,7 +151,7 @@ impl VirtioDevice for Vsock {
             // Not for the guest's sake: programs have room for what has waited.
             self.hub.flush();
         }
-        let wait = self.limiter(queue).wait(Instant::now());
+        let wait = self.limits.of(queue).wait(Instant::now());
         if !wait.is_zero() {
             self.counters.throttled();
             return Ready::In(wait);
@@ -179,7 +171,7 @@ impl VirtioDevice for Vsock {
             });
         }
         // Whatever becomes of it: a packet that is refused has cost as much.
-        self.pay(queue, usize::try_from(length(&request.readable)).unwrap_or(usize::MAX).min(DATA_MAX));
+        self.limits.sent.pay(length(&request.readable).min(DATA_MAX as u64));
         if let Err(error) = self.send(memory, request) {
             self.complain(&error);
         }
