@@ -4,6 +4,7 @@
 //! What flatboot does not have may be there as long as it asks for nothing; so may what only says how much could be asked for
 //! later. The rest is refused by its name: a VM is what its owner asked for, or there is none.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::disk::DiskOption;
@@ -164,6 +165,19 @@ impl Section {
         Ok(())
     }
 
+    /// The device that `body` describes, which `check` has found nothing wrong with.
+    fn device<T: DeserializeOwned>(
+        &self,
+        body: &[u8],
+        check: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Result<T, String> {
+        let mut fields = object(body)?;
+        self.settle_limited("", &mut fields)?;
+        let device = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+        check(&device)?;
+        Ok(device)
+    }
+
     /// The same of each of those in the list `name` of `fields`, if it is there.
     fn settle_each(&self, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
         let Some(Value::Array(devices)) = fields.get_mut(name) else { return Ok(()) };
@@ -217,33 +231,21 @@ impl VmConfig {
 impl DiskOption {
     /// Takes the body of a request.
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
-        let mut fields = object(body)?;
-        DISK.settle_limited("", &mut fields)?;
-        let disk: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-        disk.check()?;
-        Ok(disk)
+        DISK.device(body, Self::check)
     }
 }
 
 impl NetOption {
     /// Takes the body of a request.
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
-        let mut fields = object(body)?;
-        NET.settle_limited("", &mut fields)?;
-        let net: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-        net.check()?;
-        Ok(net)
+        NET.device(body, Self::check)
     }
 }
 
 impl VsockOption {
     /// Takes the body of a request.
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
-        let mut fields = object(body)?;
-        VSOCK.settle_limited("", &mut fields)?;
-        let vsock: Self = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-        vsock.check()?;
-        Ok(vsock)
+        VSOCK.device(body, Self::check)
     }
 }
 

@@ -64,8 +64,7 @@ const fn is_sparse(sparse: &bool) -> bool {
 impl DiskOption {
     /// Takes the text of one `--disk`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
-        let keys = ["path", "readonly", "sparse", "serial", "id", bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
+        let keys = [["path", "readonly", "sparse", "serial", "id"].as_slice(), &rate::KEYS].concat();
         let options = Options::parse(OPTION, text, &keys)?;
         let path = options.get("path").ok_or(OptionError::Missing { option: OPTION, keys: "path=FILE" })?;
         let text = |key: &str| options.get(key).map(str::to_owned);
@@ -83,7 +82,7 @@ impl DiskOption {
 
     /// What is wrong with one of a JSON file, as the path of a field and what would be right.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.to_string().trim_start_matches('.').to_owned())?;
+        self.check_fields().map_err(|error| error.alone())?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 

@@ -26,6 +26,11 @@ impl FieldError {
     pub(super) fn new(field: &'static str, value: &impl Display, must: &str) -> Self {
         Self { field, value: value.to_string(), must: must.to_owned() }
     }
+
+    /// The same where no section's name comes before it.
+    pub(super) fn alone(&self) -> String {
+        self.to_string().trim_start_matches('.').to_owned()
+    }
 }
 
 /// What is wrong with a configuration written as JSON.

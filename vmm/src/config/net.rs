@@ -114,15 +114,12 @@ impl Display for Place {
 impl NetOption {
     /// Takes the text of one `--net`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
         let (passt, text) = match text.strip_prefix(PASST) {
             Some("") => (true, None),
             Some(rest) if rest.starts_with(',') => (true, rest.get(1..)),
             _ => (false, Some(text)),
         };
-        let own = ["tap", "fd", "forward", "ip", "mask", "mac", "mtu", "id"];
-        let limits = [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
-        let keys = [own.as_slice(), limits.as_slice()].concat();
+        let keys = [["tap", "fd", "forward", "ip", "mask", "mac", "mtu", "id"].as_slice(), &rate::KEYS].concat();
         let options = text.map_or_else(|| Ok(Options::none(OPTION)), |text| Options::parse(OPTION, text, &keys))?;
         let forward = |text: &str| text.split(AND).map(str::parse).collect::<Result<_, _>>();
         let address = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| "must be an IPv4 address as in 192.168.249.1");
@@ -144,7 +141,7 @@ impl NetOption {
 
     /// What is wrong with one of a JSON file, as the path of a field and what would be right.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.to_string().trim_start_matches('.').to_owned())?;
+        self.check_fields().map_err(|error| error.alone())?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
@@ -227,7 +224,7 @@ impl NetOption {
         let tap = match place {
             Place::Descriptor(number) => return inherit(*number),
             Place::Passt => {
-                if sandbox::has_no_sockets() {
+                if sandbox::owner_is_jailed() {
                     return Err(format!("{SERVER_STARTS}: must be fd of a socket to one that runs"));
                 }
                 let stream = passt::start(&self.forward, self.mtu, keeper::has_restarted())
@@ -256,7 +253,7 @@ impl NetOption {
 
     fn tap(&self, name: &str) -> Result<Tap, String> {
         let tap = Tap::open(name).map_err(|error| cannot_be_opened(&error))?;
-        if sandbox::has_no_sockets() {
+        if sandbox::owner_is_jailed() {
             return self.set_up_before(tap);
         }
         if let Some(ip) = self.ip {

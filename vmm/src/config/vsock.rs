@@ -64,8 +64,7 @@ pub struct VsockError {
 impl VsockOption {
     /// Takes the text of `--vsock`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let [bw, bw_burst, bw_refill, ops, ops_burst, ops_refill] = rate::KEYS;
-        let keys = ["cid", "socket", "id", bw, bw_burst, bw_refill, ops, ops_burst, ops_refill];
+        let keys = [["cid", "socket", "id"].as_slice(), &rate::KEYS].concat();
         let options = Options::parse(OPTION, text, &keys)?;
         let cid = |text: &str| parse_number(text).and_then(|number| u32::try_from(number).ok()).ok_or(CID);
         let missing = OptionError::Missing { option: OPTION, keys: "cid=N and socket=PATH" };
@@ -80,7 +79,7 @@ impl VsockOption {
 
     /// What is wrong with one of a JSON file, as the path of a field and what would be right.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.to_string().trim_start_matches('.').to_owned())?;
+        self.check_fields().map_err(|error| error.alone())?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 

@@ -43,9 +43,9 @@ pub enum Seccomp {
 /// A server's owner, which prepares VMs, is in its jail.
 static OWNED: AtomicBool = AtomicBool::new(false);
 
-/// Whether whoever prepares a VM may make no sockets any more, without which nobody sets up a network interface.
+/// Whether whoever prepares a VM may start no program, nor make the kind of socket by which network interfaces are set up.
 #[must_use]
-pub fn has_no_sockets() -> bool {
+pub fn owner_is_jailed() -> bool {
     OWNED.load(Ordering::Relaxed)
 }
 

@@ -19,7 +19,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use super::connection::{Came, Connection, Watched};
 use super::packet::{Credit, Header, Op, Ports, STREAM};
 
-/// Most connections at a time, those that are being made among them: a process has 1024 descriptors, unless it is given more.
+/// Most connections at a time: a process has 1024 descriptors, unless it is given more.
 pub(super) const CONNECTIONS_MAX: usize = 512;
 /// Most answers to packets that no connection knows: a guest that asks for more of them than it reads misses some.
 const REFUSALS_MAX: usize = 256;
@@ -51,8 +51,9 @@ pub(super) struct Hub {
     callers: HashMap<RawFd, Caller>,
     /// By socket, whose connection it is.
     owners: HashMap<RawFd, Ports>,
-    /// Connections that have something to say, or to be read; stale ones are passed over.
+    /// Connections that have something to say, each once; what one has to say may be said by another packet.
     talking: VecDeque<Ports>,
+    /// Connections from whose programs something has come; some are over.
     readable: VecDeque<Ports>,
     refusals: VecDeque<Ports>,
     staged: Option<Staged>,
