@@ -342,6 +342,13 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_these_numbers() {
+        let text = include_str!("../../../docs/network.md");
+        let mtu = format!("the longest packet of both ends, {MTU_MIN} to {}; {MTU_MAX_PASST} with passt", u16::MAX);
+        assert!(text.contains(&mtu), "{mtu}");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (text, expected) in [
             ("tap=a/b", "--net tap=a/b: must be the name of an interface: 1 to 15 letters and digits"),

@@ -137,6 +137,9 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(expected), "{text}");
         }
-        assert!(parse(&format!("cid=3,socket={}", "x".repeat(96))).is_ok());
+        assert!(parse(&format!("cid=3,socket={}", "x".repeat(PATH_MAX))).is_ok());
+        assert!(PATH.ends_with(&format!("1 to {PATH_MAX} bytes")));
+        let text = include_str!("../../../docs/vsock.md");
+        assert!(text.contains(&format!("at least {CID_MIN};")) && text.contains(&format!("at most {PATH_MAX} bytes")));
     }
 }

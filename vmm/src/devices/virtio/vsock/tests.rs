@@ -123,6 +123,19 @@ fn bytes(length: usize) -> Vec<u8> {
 }
 
 #[test]
+fn the_documentation_has_these_numbers() {
+    let text = include_str!("../../../../../docs/vsock.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let all = CONNECTIONS_MAX * ROOM as usize;
+    for words in [
+        format!("at most {CONNECTIONS_MAX} connections at a time"),
+        format!("{} KiB for each connection", ROOM >> 10),
+        format!("up to {} MiB of flatboot's memory", all >> 20),
+    ] {
+        assert!(text.contains(&words), "{words}");
+    }
+}
+
+#[test]
 fn the_host_connects() {
     let mut world = World::new();
     let (mut caller, ports) = world.called();
