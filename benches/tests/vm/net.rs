@@ -87,10 +87,9 @@ fn both_ways(lab: &Lab) -> Result<(), Failed> {
     let lost = report["lost"].as_object().ok_or("no report of what is lost")?;
     // What the guest's own network drops before the driver has it, now and then one as the interface comes up, is nobody's frame;
     // what the driver cannot get rid of counts as tx_fifo_errors, and is said in the log.
-    let judged = lost.iter().filter(|(name, _)| *name != "tx_dropped");
-    require(lost.len() == 5 && judged.into_iter().all(|(_, count)| *count == 0), || {
-        format!("packets are lost: {report}")
-    })?;
+    let most = |name: &str| u64::from(name == "tx_dropped");
+    let few = lost.iter().all(|(name, count)| count.as_u64().is_some_and(|count| count <= most(name)));
+    require(lost.len() == 5 && few, || format!("packets are lost: {report}"))?;
     let left = lab.shell("ls /sys/class/net")?.stdout_text();
     require(!left.contains(TAP), || format!("the tap is there: {left}"))
 }
