@@ -69,6 +69,14 @@ impl Lab {
         Ok(self.firmware.get_or_init(|| built))
     }
 
+    /// Whether the guest kernel has `option`, built in or as a module.
+    pub(crate) fn kernel_has(&self, option: &str) -> Result<bool, Failed> {
+        let config = std::fs::read_to_string(self.kernel.join("config"))?;
+        Ok(config
+            .lines()
+            .any(|line| line.split_once('=').is_some_and(|(name, is)| name == option && "ym".contains(is))))
+    }
+
     /// The patched kernel with the tiny initramfs.
     pub(crate) fn guest(&self) -> Guest {
         Guest::new(&self.kernel.join("vmlinux"), &self.initramfs)

@@ -33,8 +33,7 @@ pub(crate) fn trials() -> [Trial; 1] {
 
 /// What this kernel or this host lacks, if anything.
 fn missing(lab: &Lab) -> Result<Option<String>, Failed> {
-    let config = fs::read_to_string(lab.kernel.join("config"))?;
-    if !config.lines().any(|line| line == "CONFIG_VIRTIO_NET=y" || line == "CONFIG_VIRTIO_NET=m") {
+    if !lab.kernel_has("CONFIG_VIRTIO_NET")? {
         return Ok(Some("the guest kernel has no VIRTIO_NET".to_owned()));
     }
     let may = lab.shell("[ $(id -u) = 0 ] && [ -c /dev/net/tun ]")?.code == 0;

@@ -23,9 +23,7 @@ const CARRIED: usize = 4 << 20;
 pub(crate) fn trials() -> [Trial; 1] {
     [Trial::ignorable_test("vsock::both_ways", || {
         let lab = Lab::get()?;
-        let config = fs::read_to_string(lab.kernel.join("config"))?;
-        let has = |option: &str| config.lines().any(|line| line.strip_prefix(option).is_some_and(|is| is != "=n"));
-        if !has("CONFIG_VIRTIO_VSOCKETS") {
+        if !lab.kernel_has("CONFIG_VIRTIO_VSOCKETS")? {
             return Ok(Completion::ignored_with("the guest kernel has no VIRTIO_VSOCKETS"));
         }
         both_ways(lab).map(|()| Completion::Completed)
