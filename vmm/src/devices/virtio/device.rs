@@ -4,7 +4,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::Request;
+use super::{ConfigSpace, Request};
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
 
@@ -46,7 +46,7 @@ impl Source {
 
 /// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
 ///
-/// Type, features, configuration and queues are asked for once, at construction. Everything else is called by the device's own
+/// Type, features, configuration space and queues are asked for once, at construction. Everything else is called by the device's own
 /// worker thread, which may wait for host I/O as long as that takes: no vCPU and no other device waits with it.
 ///
 /// Order: each time the driver is ready, [`activate`](Self::activate), then [`handle`](Self::handle) for every request until the
@@ -59,8 +59,8 @@ pub trait VirtioDevice: Send {
     /// Feature bits of this kind of device. The transport adds those of the queues and the transport itself.
     fn features(&self) -> u64;
 
-    /// The device's configuration space, little-endian; it never changes and cannot be written.
-    fn config(&self) -> Vec<u8>;
+    /// The device's configuration space.
+    fn config(&self) -> ConfigSpace;
 
     /// Largest size of each queue, in descriptors, each a power of two.
     fn queue_sizes(&self) -> &[u16];

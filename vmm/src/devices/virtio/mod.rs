@@ -10,6 +10,7 @@
 //!   device's own: no device waits for another one, and neither does the end of the VM.
 
 pub mod block;
+mod config_space;
 mod device;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;
@@ -26,6 +27,7 @@ pub mod vsock;
 mod worker;
 
 pub use block::{Block, BlockError};
+pub use config_space::ConfigSpace;
 pub use device::{Ready, Source, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, gather, length, scatter};

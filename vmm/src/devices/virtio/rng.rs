@@ -8,7 +8,7 @@ use virtio_bindings::virtio_ids::VIRTIO_ID_RNG;
 use vm_memory::bitmap::BitmapSlice;
 use vm_memory::{GuestMemory as _, Permissions, ReadVolatile, VolatileSlice};
 
-use super::{Request, Segment, VirtioDevice, cut};
+use super::{ConfigSpace, Request, Segment, VirtioDevice, cut};
 use crate::memory::GuestMemory;
 use crate::observe::devices::RngCounters;
 
@@ -81,8 +81,8 @@ impl VirtioDevice for Rng {
         0
     }
 
-    fn config(&self) -> Vec<u8> {
-        Vec::new()
+    fn config(&self) -> ConfigSpace {
+        ConfigSpace::default()
     }
 
     fn queue_sizes(&self) -> &[u16] {

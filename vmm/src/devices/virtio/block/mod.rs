@@ -22,7 +22,7 @@ use vm_memory::{
 };
 
 use super::limit::Limiter;
-use super::{Ready, Request, Segment, VirtioDevice, cut, gather, length, scatter};
+use super::{ConfigSpace, Ready, Request, Segment, VirtioDevice, cut, gather, length, scatter};
 use crate::bits::low32;
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
@@ -342,7 +342,7 @@ impl VirtioDevice for Block {
         always.iter().chain(erases).fold(read_only, |features, bit| features | 1 << bit)
     }
 
-    fn config(&self) -> Vec<u8> {
+    fn config(&self) -> ConfigSpace {
         // `struct virtio_blk_config`: geometry, topology, write back and several queues are not offered.
         let (geometry, topology, queues) = (0, [0; 2], 0);
         let alignment = 1;
@@ -358,7 +358,7 @@ impl VirtioDevice for Block {
         {
             config.extend(field.to_le_bytes());
         }
-        config
+        config.into()
     }
 
     fn queue_sizes(&self) -> &[u16] {

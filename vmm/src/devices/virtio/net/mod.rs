@@ -22,7 +22,7 @@ use virtio_bindings::virtio_net::{
 use vm_memory::Bytes;
 
 use super::limit::BothWays;
-use super::{Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
+use super::{ConfigSpace, Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
@@ -227,13 +227,13 @@ impl VirtioDevice for Net {
         offered.fold(self.link.features(), |features, bit| features | 1 << bit)
     }
 
-    fn config(&self) -> Vec<u8> {
+    fn config(&self) -> ConfigSpace {
         // `struct virtio_net_config` up to mtu; several queues are not offered.
         let mut config = self.interface.mac.bytes().to_vec();
         let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
         config.extend([up, 0, 0, 0]);
         config.extend(self.interface.mtu.unwrap_or(0).to_le_bytes());
-        config
+        config.into()
     }
 
     fn queue_sizes(&self) -> &[u16] {

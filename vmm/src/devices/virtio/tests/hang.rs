@@ -8,7 +8,7 @@ use std::time::Duration;
 use vm_memory::Bytes;
 
 use super::driver::{BUFFERS, Driver};
-use crate::devices::virtio::{Request, Running, VirtioDevice};
+use crate::devices::virtio::{ConfigSpace, Request, Running, VirtioDevice};
 use crate::memory::GuestMemory;
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -42,8 +42,8 @@ impl VirtioDevice for Stuck {
         0
     }
 
-    fn config(&self) -> Vec<u8> {
-        Vec::new()
+    fn config(&self) -> ConfigSpace {
+        ConfigSpace::default()
     }
 
     fn queue_sizes(&self) -> &[u16] {

@@ -10,8 +10,8 @@ use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET, VIRTIO_F_VERSION_1,
 };
 use virtio_bindings::virtio_mmio::{
-    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO_DEVICE_ID,
-    VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
+    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
+    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
     VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
     VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY, VIRTIO_MMIO_QUEUE_NUM,
     VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL, VIRTIO_MMIO_QUEUE_USED_HIGH,
@@ -25,7 +25,7 @@ use super::line::Line;
 use crate::devices::bus::{BusDevice, GuestRequest};
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
-use crate::devices::virtio::{VirtioDevice, VirtioWorker};
+use crate::devices::virtio::{ConfigSpace, VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
 
 /// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
@@ -47,7 +47,7 @@ pub struct VirtioMmio {
     line: Arc<Line>,
     notify: Arc<[EventFd]>,
     device_type: u32,
-    config: Vec<u8>,
+    config: ConfigSpace,
     offered: u64,
     accepted: u64,
     device_features_select: u32,
@@ -83,6 +83,7 @@ impl VirtioMmio {
         let line = Arc::new(Line::new(irq));
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
+        config.connect(Arc::clone(&interrupt));
         let driven = Arc::new(Queues::new(memory, interrupt));
         let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&notify))?;
         let transport = Self {
@@ -146,7 +147,7 @@ impl VirtioMmio {
             | VIRTIO_MMIO_SHM_LEN_HIGH
             | VIRTIO_MMIO_SHM_BASE_LOW
             | VIRTIO_MMIO_SHM_BASE_HIGH => NO_SHARED_MEMORY,
-            // Zero for ConfigGeneration too: the configuration never changes.
+            VIRTIO_MMIO_CONFIG_GENERATION => self.config.generation(),
             _ => 0,
         }
     }
@@ -295,13 +296,16 @@ fn register(offset: u64, width: usize) -> Option<u32> {
     u32::try_from(offset).ok().filter(|offset| offset % 4 == 0 && width == 4)
 }
 
+/// Where `offset` is in the configuration space.
+fn in_config(offset: u64) -> Option<usize> {
+    let at = offset.checked_sub(VIRTIO_MMIO_CONFIG.into())?;
+    Some(usize::try_from(at).unwrap_or(usize::MAX))
+}
+
 impl BusDevice for VirtioMmio {
     fn read(&mut self, offset: u64, data: &mut [u8]) {
-        if let Some(at) = offset.checked_sub(VIRTIO_MMIO_CONFIG.into()) {
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(self.config.len());
-            // Fields behind the end belong to features that are not offered.
-            let fields = self.config.iter().skip(start).copied().chain(std::iter::repeat(0));
-            data.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+        if let Some(at) = in_config(offset) {
+            self.config.read(at, data);
             return;
         }
         match (register(offset, data.len()), <&mut [u8; 4]>::try_from(&mut *data)) {
@@ -311,8 +315,13 @@ impl BusDevice for VirtioMmio {
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
-        if offset < VIRTIO_MMIO_CONFIG.into()
-            && let Some(register) = register(offset, data.len())
+        if let Some(at) = in_config(offset) {
+            // Of a driver that has reset the device nothing counts until that is over, this neither.
+            self.finish_reset();
+            if !self.resetting {
+                self.config.write(at, data);
+            }
+        } else if let Some(register) = register(offset, data.len())
             && let Ok(value) = data.try_into()
         {
             self.write_register(register, u32::from_le_bytes(value));

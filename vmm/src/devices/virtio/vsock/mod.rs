@@ -20,7 +20,7 @@ use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;
 use vm_memory::GuestMemoryError;
 
 use super::limit::BothWays;
-use super::{Ready, Request, Source, VirtioDevice, gather, length, scatter};
+use super::{ConfigSpace, Ready, Request, Source, VirtioDevice, gather, length, scatter};
 use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
 use crate::sandbox::Kind;
@@ -128,8 +128,8 @@ impl VirtioDevice for Vsock {
         FEATURE_STREAM
     }
 
-    fn config(&self) -> Vec<u8> {
-        u64::from(self.cid).to_le_bytes().to_vec()
+    fn config(&self) -> ConfigSpace {
+        u64::from(self.cid).to_le_bytes().to_vec().into()
     }
 
     fn queue_sizes(&self) -> &[u16] {

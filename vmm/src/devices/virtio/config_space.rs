@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A device's configuration space (virtio 1.2, section 2.5), which device and transport share.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::interrupt::Interrupt;
+use crate::devices::bus::lock;
+
+/// What the driver reads of a device, and what it may write of that. Clones are the same space.
+#[derive(Clone, Default)]
+pub struct ConfigSpace(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// The transport's, once the device is on one.
+    interrupt: OnceLock<Arc<dyn Interrupt>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Little-endian.
+    bytes: Vec<u8>,
+    /// What the driver may write.
+    writable: Range<usize>,
+    /// Counts the device's changes: a driver that reads in several steps sees by it whether they belong together.
+    generation: u32,
+}
+
+impl From<Vec<u8>> for ConfigSpace {
+    /// The device may change these; the driver may not.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::with_writable(bytes, 0..0)
+    }
+}
+
+impl ConfigSpace {
+    /// The same; the driver may write what is in `writable`.
+    #[must_use]
+    pub fn with_writable(bytes: Vec<u8>, writable: Range<usize>) -> Self {
+        let state = Mutex::new(State { bytes, writable, generation: 0 });
+        Self(Arc::new(Shared { state, interrupt: OnceLock::new() }))
+    }
+
+    /// Its `N` bytes from `offset` on; zero behind the end, where fields of features that are not offered would be.
+    #[must_use]
+    pub fn get<const N: usize>(&self, offset: usize) -> [u8; N] {
+        let mut data = [0; N];
+        self.read(offset, &mut data);
+        data
+    }
+
+    /// The device changes the bytes from `offset` on. The driver is told, unless they are what they were.
+    pub fn change(&self, offset: usize, data: &[u8]) {
+        let mut state = lock(&self.0.state);
+        let end = offset.saturating_add(data.len());
+        let Some(bytes) = state.bytes.get_mut(offset..end).filter(|bytes| *bytes != data) else { return };
+        bytes.copy_from_slice(data);
+        state.generation = state.generation.wrapping_add(1);
+        drop(state);
+        if let Some(interrupt) = self.0.interrupt.get() {
+            interrupt.changed();
+        }
+    }
+
+    /// From now on changes are told by `interrupt`.
+    pub(super) fn connect(&self, interrupt: Arc<dyn Interrupt>) {
+        // A device is put on one transport.
+        let _ = self.0.interrupt.set(interrupt);
+    }
+
+    /// The driver reads.
+    pub(super) fn read(&self, offset: usize, data: &mut [u8]) {
+        let state = lock(&self.0.state);
+        let fields = state.bytes.iter().skip(offset).copied().chain(std::iter::repeat(0));
+        data.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+    }
+
+    /// The driver writes; what it may not write stays.
+    pub(super) fn write(&self, offset: usize, data: &[u8]) {
+        let mut state = lock(&self.0.state);
+        let State { bytes, writable, .. } = &mut *state;
+        let fields = bytes.iter_mut().enumerate().skip(offset).zip(data);
+        for ((_, to), from) in fields.filter(|((index, _), _)| writable.contains(index)) {
+            *to = *from;
+        }
+    }
+
+    /// The driver is gone, and with it what it has written: that is zero again.
+    pub fn clear_written(&self) {
+        let mut state = lock(&self.0.state);
+        let State { bytes, writable, .. } = &mut *state;
+        if let Some(written) = bytes.get_mut(writable.clone()) {
+            written.fill(0);
+        }
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        lock(&self.0.state).generation
+    }
+}
