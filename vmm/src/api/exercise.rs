@@ -29,10 +29,11 @@ use crate::sandbox::Jail;
 use crate::vmm::{Restart, Vmm};
 
 /// What requests ask for, by the first letter of a piece of bytes.
-const NAMED: [(u8, &str); 12] = [
+const NAMED: [(u8, &str); 13] = [
     (b'a', "PUT /api/v1/vm.add-disk"),
     (b'e', "PUT /api/v1/vm.add-net"),
     (b'V', "PUT /api/v1/vm.add-vsock"),
+    (b'R', "PUT /api/v1/vm.resize"),
     (b'b', "PUT /api/v1/vm.boot"),
     (b'c', "PUT /api/v1/vm.create"),
     (b'd', "PUT /api/v1/vm.delete"),

@@ -12,7 +12,7 @@ use crate::vmm::Call;
 const ROOT: &str = "/api/v1/";
 
 /// What Cloud Hypervisor can do and flatboot cannot.
-const MISSING: [&str; 15] = [
+const MISSING: [&str; 14] = [
     "vm.add-device",
     "vm.add-fs",
     "vm.add-generic-vhost-user",
@@ -22,7 +22,6 @@ const MISSING: [&str; 15] = [
     "vm.coredump",
     "vm.nmi",
     "vm.receive-migration",
-    "vm.resize",
     "vm.resize-disk",
     "vm.resize-zone",
     "vm.restore",
@@ -45,6 +44,8 @@ pub(super) enum Route {
     AddNet,
     /// A vsock device, described by the body.
     AddVsock,
+    /// Another size, described by the body.
+    Resize,
     /// A device's end, named by the body.
     RemoveDevice,
 }
@@ -76,6 +77,7 @@ impl Route {
             "vm.add-disk" => (Self::AddDisk, Method::PUT),
             "vm.add-net" => (Self::AddNet, Method::PUT),
             "vm.add-vsock" => (Self::AddVsock, Method::PUT),
+            "vm.resize" => (Self::Resize, Method::PUT),
             "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
             _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
             _ => return Err(Refusal::not_found(path)),
@@ -92,6 +94,10 @@ impl Route {
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
             Self::AddNet => Call::AddNet(NetOption::from_client(body).map_err(Refusal::body("vm.add-net"))?),
             Self::AddVsock => Call::AddVsock(VsockOption::from_client(body).map_err(Refusal::body("vm.add-vsock"))?),
+            Self::Resize => {
+                let parsed = serde_json::from_slice(body).map_err(|error| error.to_string());
+                Call::Resize(parsed.map_err(Refusal::body("vm.resize"))?)
+            }
             Self::RemoveDevice => {
                 let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
                 Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)

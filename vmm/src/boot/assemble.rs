@@ -12,7 +12,7 @@ use super::{BootError, Control};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::terminal;
-use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
+use crate::devices::virtio::{BalloonControl, Running, VirtioWorker, WorkerError};
 use crate::listener::Bound;
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
@@ -74,6 +74,8 @@ pub struct Booted {
     pub console: Option<Console>,
     /// By which programs of the host reach the guest's; it goes with this.
     pub socket: Option<Bound>,
+    /// By which the guest is asked for memory.
+    pub balloon: Option<BalloonControl>,
 }
 
 /// What is left of the machine when the vCPUs have their share of it.
@@ -85,6 +87,7 @@ struct Leftover {
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
     socket: Option<Bound>,
+    balloon: Option<BalloonControl>,
     counters: Arc<Counters>,
     kvm: Kvm,
 }
@@ -126,7 +129,7 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket } = machine;
+        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket, balloon } = machine;
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -143,7 +146,7 @@ impl Assembled {
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
         let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output, socket, counters, kvm };
+        let leftover = Leftover { workers, power_button, input, serial_output, socket, balloon, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -166,7 +169,7 @@ impl Started {
 impl Prepared {
     /// Lets the boot CPU run, once every thread is in its jail.
     pub fn start(self, control: &Control) -> Result<Booted, BootError> {
-        let Leftover { workers, power_button, input, serial_output, socket, counters, kvm } = self.leftover;
+        let Leftover { workers, power_button, input, serial_output, socket, balloon, counters, kvm } = self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
@@ -179,7 +182,7 @@ impl Prepared {
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, socket })
+        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, socket, balloon })
     }
 }
 

@@ -20,7 +20,9 @@ use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::limit::{BothWays, Limiter};
-use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
+use crate::devices::virtio::{
+    Balloon, BalloonControl, Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio,
+};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ender::Ender;
 use crate::ending::Ending;
@@ -81,6 +83,7 @@ pub(super) struct Machine {
     pub(super) serial_output: Option<OutputFile>,
     /// The vsock device's, which goes when the VM does.
     pub(super) socket: Option<Bound>,
+    pub(super) balloon: Option<BalloonControl>,
 }
 
 /// The terminal's way to the serial port, not yet open.
@@ -155,14 +158,14 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    let (devices, mut counters, socket) = virtio_devices(config)?;
+    let Virtio { devices, mut counters, socket, balloon } = virtio_devices(config)?;
     counters.push(("_serial".to_owned(), of_serial));
     for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket })
+    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket, balloon })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -216,8 +219,16 @@ fn serial(
     Ok((SerialInput(takes_input.then_some(port)), file))
 }
 
-/// Devices, what each is called and counts by, and the socket that one of them is reached by.
-type Devices = (Vec<Box<dyn VirtioDevice>>, Vec<Named>, Option<Bound>);
+/// The virtio devices.
+#[derive(Default)]
+struct Virtio {
+    devices: Vec<Box<dyn VirtioDevice>>,
+    /// What each is called and counts by.
+    counters: Vec<Named>,
+    /// What one of them is reached by.
+    socket: Option<Bound>,
+    balloon: Option<BalloonControl>,
+}
 
 fn limiter(limits: Option<RateConfig>) -> Limiter {
     limits.map_or_else(Limiter::default, |limits| limits.limiter())
@@ -230,8 +241,8 @@ fn both_ways(limits: Option<RateConfig>) -> BothWays {
 
 /// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
 /// is; then what there is one of.
-fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
-    let (mut devices, mut counters, mut socket): Devices = (Vec::new(), Vec::new(), None);
+fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
+    let Virtio { mut devices, mut counters, mut socket, mut balloon } = Virtio::default();
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
         let limiter = limiter(disk.limits());
@@ -260,12 +271,18 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
         counters.push((vsock.id.unwrap_or_else(|| "_vsock0".to_owned()), device.counters()));
         devices.push(Box::new(device));
     }
+    if let Some(config) = config.balloon {
+        let device = Balloon::new(config.size, config.deflate_on_oom, config.free_page_reporting);
+        balloon = Some(device.control());
+        counters.push(("_balloon".to_owned(), device.counters()));
+        devices.push(Box::new(device));
+    }
     if let Some(source) = config.rng.take() {
         let rng = Rng::new(source);
         counters.push(("_rng".to_owned(), rng.counters()));
         devices.push(Box::new(rng));
     }
-    Ok((devices, counters, socket))
+    Ok(Virtio { devices, counters, socket, balloon })
 }
 
 /// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.

@@ -99,7 +99,7 @@ pub enum Verb {
 }
 
 /// What describes a VM, and so cannot be with a file that does: all of [`RawConfig`].
-const VM_OPTIONS: [&str; 18] = [
+const VM_OPTIONS: [&str; 19] = [
     "kernel",
     "firmware",
     "initramfs",
@@ -110,6 +110,7 @@ const VM_OPTIONS: [&str; 18] = [
     "disks",
     "nets",
     "vsock",
+    "balloon",
     "rng",
     "serial",
     "serial_limit",

@@ -30,6 +30,7 @@ const VM: Section = Section {
         "disks",
         "net",
         "vsock",
+        "balloon",
         "rng",
         "serial",
         "serial_limit",
@@ -78,6 +79,10 @@ const NET: Section = Section {
         ("offload_csum", anything),
         ("vhost_mode", |value| value == "Client"),
     ],
+};
+const BALLOON: Section = Section {
+    own: &["size", "deflate_on_oom", "free_page_reporting"],
+    foreign: &[("id", |value| value == "_balloon")],
 };
 const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
@@ -213,9 +218,14 @@ impl VmConfig {
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
         let mut fields = object(body)?;
         VM.settle("", &mut fields)?;
-        for (name, section) in
-            [("payload", PAYLOAD), ("cpus", CPUS), ("memory", MEMORY), ("rng", RNG), ("serial", SERIAL)]
-        {
+        for (name, section) in [
+            ("payload", PAYLOAD),
+            ("cpus", CPUS),
+            ("memory", MEMORY),
+            ("balloon", BALLOON),
+            ("rng", RNG),
+            ("serial", SERIAL),
+        ] {
             section.settle_in(name, &mut fields)?;
         }
         DISK.settle_each("disks", &mut fields)?;
@@ -287,7 +297,7 @@ mod tests {
     fn what_asks_for_something_is_named() {
         for (field, value, expected) in [
             ("vsock", json!({"cid": 3, "socket": "/s", "iommu": true}), "vsock.iommu=true"),
-            ("balloon", json!({"size": 0, "deflate_on_oom": true}), "balloon"),
+            ("balloon", json!({"size": 0, "statistics": true}), "balloon.statistics=true"),
             ("net", json!([{"tap": "a", "vhost_user": true}]), "net[0].vhost_user=true"),
             ("net", json!([{"tap": "a", "num_queues": 4}]), "net[0].num_queues=4"),
             ("rtc", json!({}), "rtc"),

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::balloon::{self, BalloonConfig};
 use super::disk::{DiskConfig, DiskOption};
 use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
@@ -23,7 +24,7 @@ use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
 
-/// Most disks, network interfaces and vsock devices: one virtio slot is the random number generator's.
+/// Most disks, network interfaces, vsock devices and balloons: one virtio slot is the random number generator's.
 pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
 /// A day: longer is a mistake.
 pub(super) const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
@@ -39,6 +40,8 @@ impl TryFrom<RawConfig> for VmConfig {
         let disks = parse_disks(&raw.disks)?;
         let net = parse_nets(&raw.nets, &disks)?;
         let vsock = parse_vsock(raw.vsock.as_deref(), &disks, &net)?;
+        let balloon =
+            parse_balloon(raw.balloon.as_deref(), &memory, disks.len() + net.len() + usize::from(vsock.is_some()))?;
         let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
         check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
@@ -55,6 +58,7 @@ impl TryFrom<RawConfig> for VmConfig {
             disks,
             net,
             vsock,
+            balloon,
             rng,
             serial,
             serial_limit,
@@ -85,8 +89,20 @@ impl TryFrom<VmConfig> for Config {
 
         let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
         let serial_limit = vm.serial_limit;
-        let machine =
-            MachineConfig { cpus, memory, hand_off, disks, nets, vsock, rng, serial, serial_limit, shutdown_timeout };
+        let balloon = vm.balloon;
+        let machine = MachineConfig {
+            cpus,
+            memory,
+            hand_off,
+            disks,
+            nets,
+            vsock,
+            balloon,
+            rng,
+            serial,
+            serial_limit,
+            shutdown_timeout,
+        };
         let config = Self { payload, machine, timeline, restart_on_reset, landlock };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
@@ -148,6 +164,21 @@ fn parse_vsock(
     let others = disks.iter().map(|disk| disk.id.as_ref()).chain(nets.iter().map(|net| net.id.as_ref()));
     check_id(vsock::OPTION, vsock.id.as_ref(), others)?;
     Ok(Some(vsock))
+}
+
+/// `others` is how many devices there are besides.
+fn parse_balloon(
+    text: Option<&str>,
+    memory: &MemoryConfig,
+    others: usize,
+) -> Result<Option<BalloonConfig>, OptionError> {
+    let Some(text) = text else { return Ok(None) };
+    let balloon = BalloonConfig::parse(text, memory)?;
+    if others >= MAX_DEVICES {
+        let must = format!("must be with at most {} disks, network interfaces and vsock devices", MAX_DEVICES - 1);
+        return Err(OptionError::word(balloon::OPTION, text, &must));
+    }
+    Ok(Some(balloon))
 }
 
 /// A name is that of one device.

@@ -5,6 +5,7 @@
 //! valid. [`Config`] is made from that by a conversion which consumes it and opens every file, and which leaves no trace if anything
 //! is wrong.
 
+mod balloon;
 mod client;
 mod cmdline;
 mod convert;
@@ -30,6 +31,7 @@ mod vsock;
 use std::fs::File;
 use std::time::Duration;
 
+pub use balloon::BalloonConfig;
 pub use cmdline::{Cmdline, CmdlineError};
 pub use disk::{DiskConfig, DiskOption, SECTOR_SIZE};
 pub use error::{ConfigError, FieldError, JsonError};
@@ -80,6 +82,8 @@ pub struct MachineConfig {
     pub nets: Vec<NetConfig>,
     /// What connects programs of the guest and of the host.
     pub vsock: Option<VsockConfig>,
+    /// What the guest gives memory up by.
+    pub balloon: Option<BalloonConfig>,
     /// Where the guest's random bytes come from; no device without.
     pub rng: Option<File>,
     /// What the serial port is connected to.

@@ -124,6 +124,15 @@ pub struct RawConfig {
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub vsock: Option<String>,
 
+    /// Memory that the guest gives up (virtio-balloon)
+    ///
+    /// size=SIZE is how much it is asked for, which the control API can change while it runs [0]. deflate_on_oom=on lets it take
+    /// that back before it ends a program for lack of memory [off]. free_page_reporting=on makes it give up whatever is free,
+    /// without being asked, and take it back as it pleases [off].
+    #[arg(long, value_name = "KEY=VALUE[,KEY=VALUE]...")]
+    #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
+    pub balloon: Option<String>,
+
     /// Source of the guest's random bytes (virtio-rng), or off for no such device
     #[arg(long, value_name = "src=FILE|off", default_value = "src=/dev/urandom")]
     pub rng: String,
@@ -179,6 +188,7 @@ impl Default for RawConfig {
             disks: Vec::new(),
             nets: Vec::new(),
             vsock: None,
+            balloon: None,
             rng: "src=/dev/urandom".to_owned(),
             serial: "tty".to_owned(),
             serial_limit: None,

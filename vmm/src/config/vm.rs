@@ -8,9 +8,10 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::balloon::BalloonConfig;
 use super::convert::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::disk::DiskOption;
-use super::error::{ConfigError, JsonError};
+use super::error::{ConfigError, FieldError, JsonError};
 use super::file::{FileError, FileFault};
 use super::handoff::HandOffOption;
 use super::memory::MemoryConfig;
@@ -43,6 +44,8 @@ pub struct VmConfig {
     pub(super) net: Vec<NetOption>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) vsock: Option<VsockOption>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) balloon: Option<BalloonConfig>,
     /// No device with `null`.
     #[serde(default = "default_rng")]
     pub(super) rng: Option<RngFields>,
@@ -81,7 +84,7 @@ pub(super) struct PayloadFields {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
     /// There is no room.
-    #[error("there are {max} disks, network interfaces and vsock devices: must be at most {max}")]
+    #[error("there are {max} disks, network interfaces, vsock devices and balloons: must be at most {max}")]
     TooMany {
         /// As many as there can be.
         max: usize,
@@ -154,7 +157,7 @@ impl VmConfig {
         }
         let devices = self.devices();
         if devices > MAX_DEVICES {
-            return Err(format!("disks, net and vsock: have {devices}: must be at most {MAX_DEVICES} in all"));
+            return Err(format!("disks, net, vsock and balloon: have {devices}: must be at most {MAX_DEVICES} in all"));
         }
         for (index, disk) in self.disks.iter().enumerate() {
             disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
@@ -165,6 +168,7 @@ impl VmConfig {
         if let Some(vsock) = &self.vsock {
             vsock.check().map_err(|wrong| format!("vsock.{wrong}"))?;
         }
+        self.balloon.iter().try_for_each(|balloon| balloon.check(&self.memory))?;
         let mut earlier = HashSet::new();
         if let Some((path, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
             return Err(format!("{path}.id={id}: is that of another device: must be the id of no other"));
@@ -195,6 +199,24 @@ impl VmConfig {
     #[must_use]
     pub const fn memory_size(&self) -> u64 {
         self.memory.size.bytes()
+    }
+
+    /// How many processors it has.
+    #[must_use]
+    pub fn cpus(&self) -> u64 {
+        self.cpus.boot.get().into()
+    }
+
+    /// From now on the guest is to give up `size` bytes; what is wrong is said of `field`.
+    pub fn resize_balloon(&mut self, size: u64, field: &'static str) -> Result<(), String> {
+        let Some(balloon) = &mut self.balloon else {
+            if size == 0 {
+                return Ok(());
+            }
+            return Err(format!("{field}={size}: there is no balloon: must be absent, or 0"));
+        };
+        *balloon = balloon.resized(size, &self.memory).map_err(|error| FieldError { field, ..error }.alone())?;
+        Ok(())
     }
 
     /// The devices that have a name, where each is, and its name.
@@ -231,7 +253,8 @@ impl VmConfig {
 
     /// How many devices there are whose number is limited.
     fn devices(&self) -> usize {
-        self.disks.len() + self.net.len() + usize::from(self.vsock.is_some())
+        let single = [self.vsock.is_some(), self.balloon.is_some()];
+        self.disks.len() + self.net.len() + single.into_iter().filter(|there| *there).count()
     }
 
     /// A name that no device has: of one more name than there are devices, one is free.
@@ -354,7 +377,9 @@ mod tests {
                 "boot=255,early=off,nested=off",
             )
         };
-        for raw in [whole, raw("size=512M", "boot=1"), raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
+        let balloon = Some("size=256M,free_page_reporting=on".to_owned());
+        let small = RawConfig { balloon, ..raw("size=512M", "boot=1") };
+        for raw in [whole, small, raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
             let config = of(raw);
             let json = config.to_json().unwrap();
             assert_eq!(VmConfig::from_json(&json), Ok(config), "{json}");

@@ -193,7 +193,23 @@ pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives what is behind `range` (GPA, whole pages) back to the host: it reads as zero from now on, and is backed again when it is
+/// written. Not for memory from a hugetlb pool, whose pages would not be reserved any more. Returns how many bytes of the range are
+/// memory.
+pub fn discard(memory: &GuestMemory, range: GpaRange) -> io::Result<u64> {
+    advise_by(memory, range, |region| {
+        // Of a file's pages the first would only take this process's view.
+        if region.file_offset().is_some() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED }
+    })
+}
+
 fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> {
+    advise_by(memory, range, |_| advice).map(drop)
+}
+
+/// Advises what is mapped of `range`, each region as `advice` has it. Bytes that were.
+fn advise_by(memory: &GuestMemory, range: GpaRange, advice: impl Fn(&Region) -> i32) -> io::Result<u64> {
+    let mut advised = 0;
     for region in memory.iter() {
         let start = range.start().max(region.start_addr().raw_value());
         let end = range.end().min(region.last_addr().raw_value().saturating_add(1));
@@ -203,8 +219,9 @@ fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> 
         let offset = start - region.start_addr().raw_value();
         let address = region.as_ptr().wrapping_add(index(offset));
         loop {
-            // SAFETY: `start..end` was clipped to this region's mapping, and neither advice changes its contents.
-            let result = unsafe { libc::madvise(address.cast(), index(end - start), advice) };
+            // SAFETY: `start..end` was clipped to this region's mapping, which stays. Its contents, which only the last advices
+            // change, are the guest's: nothing of this process depends on them.
+            let result = unsafe { libc::madvise(address.cast(), index(end - start), advice(region)) };
             let error = io::Error::last_os_error();
             match error.kind() {
                 _ if result == 0 => break,
@@ -212,8 +229,9 @@ fn advise(memory: &GuestMemory, range: GpaRange, advice: i32) -> io::Result<()> 
                 _ => return Err(error),
             }
         }
+        advised += end - start;
     }
-    Ok(())
+    Ok(advised)
 }
 
 /// Page faults that the host has served for this process so far, guest memory's included; threads add to it at once.
@@ -302,6 +320,29 @@ mod tests {
         memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
         populate(&memory, GpaRange::new(MIB, 8 * MIB)).unwrap();
         assert_eq!(memory.read_obj::<u64>(GuestAddress(MIB)).unwrap(), 7);
+    }
+
+    #[test]
+    fn what_is_discarded_is_zero_and_takes_no_room() {
+        let slots = [GpaRange::of(0, 4 * MIB), GpaRange::of(1 << 32, 4 * MIB)];
+        for shared in [false, true] {
+            let memory = map(&slots, Backing { pages: HostPages::Base, shared }).unwrap();
+            let words = [MIB, 3 * MIB, (1 << 32) + MIB];
+            for at in words {
+                memory.write_obj(7u64, GuestAddress(at)).unwrap();
+            }
+            // From the middle of the first slot to the middle of the other.
+            let range = GpaRange::new(2 * MIB, (1 << 32) + 2 * MIB);
+            assert_eq!(discard(&memory, range).unwrap(), 4 * MIB);
+            assert_eq!(words.map(|at| memory.read_obj::<u64>(GuestAddress(at)).unwrap()), [7, 0, 0]);
+            assert_eq!(discard(&memory, GpaRange::of(1 << 40, MIB)).unwrap(), 0);
+            if let Some(file) = memory.find_region(GuestAddress(0)).unwrap().file_offset() {
+                use std::os::unix::fs::MetadataExt;
+                // The page that is left, and what the look behind it has taken.
+                let blocks = file.file().metadata().unwrap().blocks() * 512;
+                assert!(blocks <= 2 * MIB, "{blocks} bytes are still there");
+            }
+        }
     }
 
     #[test]

@@ -137,6 +137,52 @@ impl DeviceCounters for TrafficCounters {
     }
 }
 
+/// What has gone into a balloon and out of it, in bytes.
+#[derive(Debug, Default)]
+pub struct BalloonCounters {
+    /// Given up because the guest was asked to.
+    inflated: AtomicU64,
+    /// Taken back of that.
+    deflated: AtomicU64,
+    /// Given up because it was free.
+    reported: AtomicU64,
+    /// Requests, or ranges in them, that make no sense or that the host has failed.
+    errors: AtomicU64,
+}
+
+impl BalloonCounters {
+    /// The guest has given up `bytes`, as it was asked to.
+    pub fn inflated(&self, bytes: u64) {
+        add(&self.inflated, bytes);
+    }
+
+    /// The guest has taken `bytes` back.
+    pub fn deflated(&self, bytes: u64) {
+        add(&self.deflated, bytes);
+    }
+
+    /// The guest has given up `bytes` that are free.
+    pub fn reported(&self, bytes: u64) {
+        add(&self.reported, bytes);
+    }
+
+    /// Something is wrong.
+    pub fn wrong(&self) {
+        add(&self.errors, 1);
+    }
+}
+
+impl DeviceCounters for BalloonCounters {
+    fn values(&self) -> BTreeMap<&'static str, u64> {
+        values([
+            ("inflated_bytes", &self.inflated),
+            ("deflated_bytes", &self.deflated),
+            ("reported_bytes", &self.reported),
+            ("errors", &self.errors),
+        ])
+    }
+}
+
 /// What an entropy device has done.
 #[derive(Debug, Default)]
 pub struct RngCounters {

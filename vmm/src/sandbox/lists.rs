@@ -197,7 +197,7 @@ const VCPU: &[Call] = &[
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_POPULATE_WRITE)])),
 ];
 
-/// Waits for notifications, reads and writes the open file. Tells a tap what its driver can do.
+/// Waits for notifications, reads and writes the open file. Tells a tap what its driver can do. Gives up what a guest does not need.
 const DEVICE: &[Call] = &[
     Call(libc::SYS_epoll_wait, Always),
     Call(libc::SYS_epoll_pwait, Always),
@@ -214,6 +214,8 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_fallocate, Always),
     Call(libc::SYS_fdatasync, Always),
     Call(libc::SYS_fsync, Always),
+    // Guest memory in a memfd.
+    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_REMOVE)])),
 ];
 
 /// Besides what any device does: takes connections of programs of this host, and connects to them. No filter sees to which: a path

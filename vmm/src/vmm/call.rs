@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be asked of the owner of a VM, and what it answers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
 use crate::observe::counters::Snapshot;
@@ -35,10 +35,24 @@ pub enum Call {
     AddNet(NetOption),
     /// Give a VM that does not run a vsock device.
     AddVsock(VsockOption),
+    /// Make the VM another size.
+    Resize(Resize),
     /// Take a device from a VM that does not run.
     RemoveDevice(String),
     /// End the VM, and the owner.
     Quit,
+}
+
+/// What is to be of another size; what is not said stays as it is.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// How many processors.
+    pub desired_vcpus: Option<u32>,
+    /// Bytes of memory.
+    pub desired_ram: Option<u64>,
+    /// Bytes that the guest gives up of that.
+    pub desired_balloon: Option<u64>,
 }
 
 /// What is answered.
@@ -59,7 +73,7 @@ pub struct Info {
     pub config: VmConfig,
     /// Where it is.
     pub state: InfoState,
-    /// Bytes of its memory.
+    /// Bytes of its memory, without what the guest has given up because it was asked to.
     pub memory_actual_size: u64,
 }
 

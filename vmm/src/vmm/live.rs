@@ -14,7 +14,7 @@ use super::error::{StartError, VmmError};
 use super::lifecycle::{State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, SerialConfig, VmConfig};
-use crate::devices::virtio::Running;
+use crate::devices::virtio::{BalloonControl, Running};
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::listener::Bound;
@@ -53,6 +53,7 @@ pub(super) struct Live {
     console: Option<Console>,
     /// Of its vsock device.
     socket: Option<Bound>,
+    balloon: Option<BalloonControl>,
     shutdown_timeout: Duration,
     /// When it was asked to power off.
     asked: Option<Instant>,
@@ -86,7 +87,8 @@ impl Live {
         let shutdown_timeout = config.machine.shutdown_timeout;
         let prepared = boot::prepare(config, &timeline, &control)?;
         ready(&control).map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, power_button, counters, kvm, console, socket } = prepared.start(&control)?;
+        let Booted { vcpus, workers, power_button, counters, kvm, console, socket, balloon } =
+            prepared.start(&control)?;
         Ok(Self {
             state: State::Running,
             ender,
@@ -97,6 +99,7 @@ impl Live {
             kvm,
             console,
             socket,
+            balloon,
             shutdown_timeout,
             asked: None,
             again: PRESS_AGAIN,
@@ -173,6 +176,16 @@ impl Live {
     /// Ends it, for a reason from outside.
     pub(super) fn stop(&self, why: String) {
         self.ender.end(Ending::Stopped { why });
+    }
+
+    /// Bytes that the guest has given up because it was asked to.
+    pub(super) fn given_up(&self) -> u64 {
+        self.balloon.as_ref().map_or(0, BalloonControl::actual)
+    }
+
+    /// Asks the guest to give up `bytes`.
+    pub(super) fn ask_for(&self, bytes: u64) {
+        self.balloon.iter().for_each(|balloon| balloon.ask(bytes));
     }
 
     /// What its vCPUs and devices have done.

@@ -32,7 +32,7 @@ use crate::signals::{self, Stop};
 use crate::stdio;
 
 pub use aftermath::Aftermath;
-pub use call::{Answer, Call, Info, InfoState};
+pub use call::{Answer, Call, Info, InfoState, Resize};
 pub use error::{StartError, TimelineError, VmmError};
 pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};

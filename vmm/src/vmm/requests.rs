@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the owner of a VM does when it is asked from outside.
 
-use super::call::{Answer, Call, Info, InfoState};
+use super::call::{Answer, Call, Info, InfoState, Resize};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
 use super::live::{Live, Origin};
@@ -28,6 +28,7 @@ impl Vmm {
             Call::AddDisk(disk) => self.at_rest()?.add_disk(disk).map_err(|error| not_added(&error))?,
             Call::AddNet(net) => self.at_rest()?.add_net(net).map_err(|error| not_added(&error))?,
             Call::AddVsock(vsock) => self.at_rest()?.add_vsock(vsock).map_err(|error| not_added(&error))?,
+            Call::Resize(sizes) => self.resize(sizes)?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
             Call::Quit => {}
         }
@@ -60,7 +61,8 @@ impl Vmm {
             State::Paused => InfoState::Paused,
             State::Ended => InfoState::Shutdown,
         };
-        let memory_actual_size = kept.config.memory_size();
+        let given_up = if let Stage::Live(live) = &kept.stage { live.given_up() } else { 0 };
+        let memory_actual_size = kept.config.memory_size().saturating_sub(given_up);
         Ok(Answer::Info(Box::new(Info { config: kept.config.clone(), state, memory_actual_size })))
     }
 
@@ -95,6 +97,26 @@ impl Vmm {
         if self.vm.take().is_some() {
             self.events.vm("deleted");
         }
+    }
+
+    /// The size of the balloon is what can change; a VM that does not run begins with it.
+    fn resize(&mut self, sizes: Resize) -> Result<(), VmmError> {
+        let kept = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
+        let (cpus, memory) = (kept.config.cpus(), kept.config.memory_size());
+        let fixed =
+            [("desired_vcpus", sizes.desired_vcpus.map(u64::from), cpus), ("desired_ram", sizes.desired_ram, memory)];
+        for (field, desired, is) in fixed {
+            if let Some(desired) = desired.filter(|desired| *desired != is) {
+                return Err(VmmError::Refused(format!("{field}={desired}: cannot change: must be absent, or {is}")));
+            }
+        }
+        if let Some(bytes) = sizes.desired_balloon {
+            kept.config.resize_balloon(bytes, "desired_balloon").map_err(VmmError::Refused)?;
+            if let Stage::Live(live) = &kept.stage {
+                live.ask_for(bytes);
+            }
+        }
+        Ok(())
     }
 
     fn remove_device(&mut self, id: String) -> Result<(), VmmError> {

@@ -16,6 +16,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("requests::disks_come_and_go", disks, None),
         ("requests::network_interfaces_come_and_go", nets, None),
         ("requests::a_vsock_device_comes_and_goes", vsock, None),
+        ("requests::a_balloon_gets_another_size", balloon, None),
         ("requests::a_start_that_fails", start_fails, None),
     ]
 }
@@ -81,12 +82,15 @@ fn wrong() -> Result<(), Failed> {
         ("GET", "/api/v2/vm.info", "", 404, "/api/v2/vm.info: there is nothing"),
         ("GET", "vm.nothing", "", 404, "there is nothing"),
         ("PUT", "vm.snapshot", r#"{"destination_url": "file:///x"}"#, 501, "vm.snapshot: flatboot has no such thing"),
-        ("PUT", "vm.resize", r#"{"desired_ram": 1}"#, 501, "vm.resize: flatboot has no such thing"),
+        ("PUT", "vm.resize-zone", r#"{"id": "a"}"#, 501, "vm.resize-zone: flatboot has no such thing"),
+        ("PUT", "vm.resize", r#"{"desired_ram": 1}"#, 404, "there is no VM"),
+        ("PUT", "vm.resize", r#"{"desired_ram": "1"}"#, 400, "vm.resize: invalid type"),
+        ("PUT", "vm.resize", r#"{"desired": 1}"#, 400, "vm.resize: unknown field `desired`"),
         ("PUT", "vm.create", "", 400, "vm.create: has no body"),
         ("PUT", "vm.create", "garbage", 400, "vm.create: is no JSON"),
         ("PUT", "vm.create", "{}", 400, "vm.create: missing field `payload`"),
         ("PUT", "vm.create", r#"{"payload": {}}"#, 400, "payload: has neither kernel nor firmware"),
-        ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "balloon": {"size": 5}}"#, 400, "balloon: "),
+        ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "balloon": {"size": 5}}"#, 400, "balloon.size=5: must be"),
         ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "memory": {"size": 5}}"#, 400, "memory.size=5: must be"),
         ("PUT", "vm.remove-device", "{}", 400, "missing field `id`"),
     ] {
@@ -123,7 +127,7 @@ fn disks() -> Result<(), Failed> {
         "vm.add-disk",
         r#"{"path": "/x"}"#,
         400,
-        "there are 13 disks, network interfaces and vsock devices: must be at most 13",
+        "there are 13 disks, network interfaces, vsock devices and balloons: must be at most 13",
     )
 }
 
@@ -149,6 +153,31 @@ fn nets() -> Result<(), Failed> {
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;
     let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56"}]);
     require(server.info()["config"]["net"] == expected, || server.info().to_string())
+}
+
+fn balloon() -> Result<(), Failed> {
+    let server = Server::start();
+    server.ask("PUT", "vm.create", VM);
+    let refusals = [
+        (r#"{"desired_balloon": 4096}"#, "desired_balloon=4096: there is no balloon: must be absent, or 0"),
+        (r#"{"desired_ram": 5}"#, "desired_ram=5: cannot change: must be absent, or 268435456"),
+        (r#"{"desired_vcpus": 2}"#, "desired_vcpus=2: cannot change: must be absent, or 1"),
+    ];
+    for (body, words) in refusals {
+        refused(&server, "PUT", "vm.resize", body, 400, words)?;
+    }
+    let resized = |body: &str| server.ask("PUT", "vm.resize", body).0 == 204;
+    let nothing = r#"{"desired_ram": 268435456, "desired_vcpus": 1, "desired_balloon": 0}"#;
+    require(resized(nothing) && resized("{}"), || "nothing cannot be asked for".to_owned())?;
+    server.put("vm.delete");
+    let mut vm: Value = serde_json::from_str(VM).unwrap();
+    vm["balloon"] = json!({"size": 0, "deflate_on_oom": true, "free_page_reporting": false, "id": "_balloon"});
+    server.ask("PUT", "vm.create", &vm.to_string());
+    require(resized(r#"{"desired_balloon": 8192}"#), || "not resized".to_owned())?;
+    let wrong = "desired_balloon=5: must be a multiple of 4096 bytes, and less than the memory, 268435456";
+    refused(&server, "PUT", "vm.resize", r#"{"desired_balloon": 5}"#, 400, wrong)?;
+    let expected = json!({"size": 8192, "deflate_on_oom": true, "free_page_reporting": false});
+    require(server.info()["config"]["balloon"] == expected, || server.info().to_string())
 }
 
 fn vsock() -> Result<(), Failed> {

@@ -21,6 +21,15 @@ fn name(arguments: &str) -> String {
 
 fn memory() -> Vec<Row> {
     let mut rows = usage_rows(&[
+        (
+            "run --memory size=1G --balloon size=1G",
+            "--balloon size=1G: must be a multiple of 4096 bytes, and less than the memory, 1073741824",
+        ),
+        (
+            "run --memory size=1G,hugepages=on --balloon size=1M",
+            "--balloon size=1M: must be with memory that is not of hugepages",
+        ),
+        ("run --balloon 1M", "--balloon 1M: must be written KEY=VALUE; the keys are size, …"),
         ("run --memory size=0", "--memory size=0: must be at least 64M"),
         ("run --memory size=63M", "--memory size=63M: must be at least 64M"),
         ("run --memory size=65537K", "--memory size=65537K: must be a multiple of 1M"),

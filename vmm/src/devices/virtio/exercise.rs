@@ -18,7 +18,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::limit::BothWays;
 use super::net::tap::Tap;
 use super::net::{Interface, Mac, Net};
-use super::{Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
+use super::{Balloon, Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
 use crate::devices::bus::BusDevice;
 use crate::memory::GuestMemory;
 
@@ -286,13 +286,13 @@ fn programs() -> io::Result<(Vsock, Peer)> {
     Ok((Vsock::new(3, listener, path, BothWays::default())?, Peer::Programs(address, Vec::new())))
 }
 
-/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng, a network interface or a
-/// vsock device.
+/// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng, a network interface, a
+/// vsock device or a balloon.
 /// Panics if a device does; fails only when the host has no memory, descriptors or random numbers.
 pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
     let mut program = Program(program);
     let mut peer = None;
-    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 5 {
+    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 6 {
         0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
         3 => {
             let (net, other) = network()?;
@@ -304,6 +304,7 @@ pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
             peer = Some(others);
             Box::new(vsock)
         }
+        5 => Box::new(Balloon::new(1 << 20, true, true)),
         kind => Box::new(Block::new(disk.try_clone()?, kind == 1, "exercise").map_err(io::Error::other)?),
     };
     let Some(mut machine) = Machine::new(device) else { return Err(io::ErrorKind::OutOfMemory.into()) };

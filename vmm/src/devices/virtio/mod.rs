@@ -9,6 +9,7 @@
 //! - the worker ([`VirtioWorker`]) takes requests off the queues and gives them to the [`VirtioDevice`], in a thread of the
 //!   device's own: no device waits for another one, and neither does the end of the VM.
 
+pub mod balloon;
 pub mod block;
 mod config_space;
 mod device;
@@ -26,6 +27,7 @@ pub mod transport;
 pub mod vsock;
 mod worker;
 
+pub use balloon::{Balloon, BalloonControl};
 pub use block::{Block, BlockError};
 pub use config_space::ConfigSpace;
 pub use device::{Ready, Source, VirtioDevice};

@@ -6,6 +6,7 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "registers are halves of numbers")]
 
+mod balloon;
 mod block;
 mod driver;
 mod hang;
