@@ -3,6 +3,7 @@
 
 mod vm {
     pub(crate) mod api;
+    pub(crate) mod balloon;
     pub(crate) mod boots;
     pub(crate) mod cloud;
     pub(crate) mod debian;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::accounts::trials());
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
+    trials.extend(vm::balloon::trials());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());

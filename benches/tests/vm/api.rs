@@ -32,16 +32,17 @@ inits() { [ "$(grep -c '"check":"done"' console 2>/dev/null)" -ge "$1" ]; }
 answers() { get vmm.ping >/dev/null 2>&1; }
 "#;
 
-/// The script begins with a server whose VM is `cmdline`'s, created and not booted.
-fn script(lab: &Lab, cmdline: &str, rest: &str) -> String {
+/// The script begins with a server whose VM is `cmdline`'s, created and not booted; `$config` is what from.
+pub(crate) fn script(lab: &Lab, cmdline: &str, rest: &str) -> String {
     format!(
         r#"{WORDS}
 truncate -s 1M disk
 {flatboot} --api-socket path=socket --event-monitor path=events & pid=$!
 until_it answers
-put vm.create '{{"payload": {{"kernel": "{kernel}", "initramfs": "{initramfs}", "cmdline": "quiet {cmdline}"}},
+config='{{"payload": {{"kernel": "{kernel}", "initramfs": "{initramfs}", "cmdline": "quiet {cmdline}"}},
     "cpus": {{"boot_vcpus": 2, "max_vcpus": 2}}, "memory": {{"size": 1073741824}}, "console": {{"mode": "Off"}},
     "serial": {{"mode": "File", "file": "console"}}, "disks": [{{"path": "disk"}}]}}'
+put vm.create "$config"
 {rest}"#,
         flatboot = lab.flatboot.display(),
         kernel = lab.kernel.join("vmlinux").display(),
@@ -50,7 +51,7 @@ put vm.create '{{"payload": {{"kernel": "{kernel}", "initramfs": "{initramfs}", 
 }
 
 /// It ends well and prints `expected`.
-fn prints(lab: &Lab, script: &str, expected: &str) -> Result<(), Failed> {
+pub(crate) fn prints(lab: &Lab, script: &str, expected: &str) -> Result<(), Failed> {
     let outcome = lab.shell(script)?;
     let (stdout, stderr) = (outcome.stdout_text(), String::from_utf8_lossy(&outcome.stderr).into_owned());
     require(outcome.code == 0 && stdout.trim() == expected, || {
