@@ -81,7 +81,7 @@ fn run_guest(kvm: Option<Kvm>) -> Result<(), ProbeError> {
     let memory = guest::map(&[GpaRange::of(0, MEMORY)], Backing::default()).map_err(|e| setup(&e))?;
     registers::write_tables(&memory).map_err(|e| setup(&e))?;
     memory.write_slice(&code(TURNS), GuestAddress(CODE)).map_err(|e| setup(&e))?;
-    let fd = kvm.create_vm().map_err(|e| failed("KVM_CREATE_VM", e))?;
+    let fd = vm::create(&kvm).map_err(|e| failed("KVM_CREATE_VM", e))?;
     vm::set_memory(&fd, &memory)?;
     let mut vcpu = fd.create_vcpu(0).map_err(|e| failed("KVM_CREATE_VCPU", e))?;
     // Without CPUID, KVM allows no long mode.

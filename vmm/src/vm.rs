@@ -150,7 +150,7 @@ impl Vm {
         }
         let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
         let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
-        let fd = kvm.create_vm().map_err(ioctl("KVM_CREATE_VM"))?;
+        let fd = create(kvm).map_err(ioctl("KVM_CREATE_VM"))?;
         // Both before the first vCPU (Documentation/virt/kvm/api.rst, 4.40 and 4.41): Intel's real mode needs them.
         fd.set_identity_map_address(layout::KVM_IDENTITY_MAP.start).map_err(ioctl("KVM_SET_IDENTITY_MAP_ADDR"))?;
         fd.set_tss_address(index(layout::KVM_TSS.start)).map_err(ioctl("KVM_SET_TSS_ADDR"))?;
@@ -218,6 +218,17 @@ pub fn set_boot_registers(vcpu: &VcpuFd, entry: u64) -> Result<(), VmError> {
     let reset = vcpu.get_sregs().map_err(ioctl("KVM_GET_SREGS"))?;
     vcpu.set_sregs(&registers::special(reset)).map_err(ioctl("KVM_SET_SREGS"))?;
     vcpu.set_regs(&registers::general(entry)).map_err(ioctl("KVM_SET_REGS"))
+}
+
+/// A VM with nothing in it. A signal makes the kernel give up on the way: whoever the signal is for has heard it, and it is tried
+/// again.
+pub fn create(kvm: &Kvm) -> Result<VmFd, kvm_ioctls::Error> {
+    loop {
+        match kvm.create_vm() {
+            Err(error) if error.errno() == libc::EINTR => {}
+            other => return other,
+        }
+    }
 }
 
 /// Gives each region of `memory` to `fd` as a slot of its own.
