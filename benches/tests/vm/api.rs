@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("api::a_guest_that_resets_comes_up_again", reset),
     ("api::pauses_are_exact", pauses),
     ("api::run_serves_too", run),
+    ("api::a_console_is_a_pseudo_terminal", console),
 ];
 
 /// A shell's words for all that follows: `put` and `get` fail with what they are answered, `until` waits for a command.
@@ -116,6 +117,31 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
     let (jumps, jumped) = (pulse["jumps"].as_u64().unwrap_or(0), pulse["jumped_ns"].as_u64().unwrap_or(u64::MAX));
     // Each pause was one: the guest saw it. An eleventh of the time is left to a host that has other things to do.
     require(jumps >= u64::from(times) && jumped <= paused + paused / 10, seen)
+}
+
+/// Both ways; what is written before anybody opens it holds up nobody. vm.info says where it is.
+fn console(lab: &Lab) -> Result<(), Failed> {
+    if !lab.kernel_has("CONFIG_VIRTIO_CONSOLE")? {
+        return Err("the guest kernel has no VIRTIO_CONSOLE".into());
+    }
+    let rest = r#"
+put vm.delete
+put vm.create "$(echo "$config" | sed 's/"console": {"mode": "Off"}/"console": {"mode": "Pty"}/')"
+put vm.boot; put vm.pause
+pty=$(get vm.info | grep -o '"file":"/dev/pts/[0-9]*"' | cut -d'"' -f4); [ -c "$pty" ]
+exec 3<>"$pty"
+put vm.resume
+while read -r -t 120 line <&3; do
+    case $line in
+    *'"ready":true'*) echo typed >&3 ;;
+    *'"line":"typed"'*) echo heard; break ;;
+    esac
+done
+get vm.counters | grep -o '"_console":{"dropped_bytes":[0-9]*'
+put vmm.shutdown; wait $pid
+"#;
+    let script = script(lab, "console=hvc0 flatboot.check=echo flatboot.end=hang", rest);
+    prints(lab, &script, "heard\n\"_console\":{\"dropped_bytes\":0")
 }
 
 fn run(lab: &Lab) -> Result<(), Failed> {

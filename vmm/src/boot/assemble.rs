@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The phases that every boot has, whatever the guest starts with: to the last device, to the vCPUs' threads, to the end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kvm_ioctls::Kvm;
@@ -72,8 +73,10 @@ pub struct Booted {
     pub kvm: Kvm,
     /// The way from the terminal to the guest.
     pub console: Option<Console>,
-    /// By which programs of the host reach the guest's; it goes with this.
-    pub socket: Option<Bound>,
+    /// By which programs of the host reach the guest's; they go with this.
+    pub sockets: Vec<Bound>,
+    /// The pseudo terminal at its console.
+    pub pty: Option<PathBuf>,
     /// By which the guest is asked for memory.
     pub balloon: Option<BalloonControl>,
 }
@@ -86,7 +89,8 @@ struct Leftover {
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
-    socket: Option<Bound>,
+    sockets: Vec<Bound>,
+    pty: Option<PathBuf>,
     balloon: Option<BalloonControl>,
     counters: Arc<Counters>,
     kvm: Kvm,
@@ -129,7 +133,8 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket, balloon } = machine;
+        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, sockets, pty, balloon } =
+            machine;
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -146,7 +151,7 @@ impl Assembled {
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
         let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output, socket, balloon, counters, kvm };
+        let leftover = Leftover { workers, power_button, input, serial_output, sockets, pty, balloon, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -169,7 +174,8 @@ impl Started {
 impl Prepared {
     /// Lets the boot CPU run, once every thread is in its jail.
     pub fn start(self, control: &Control) -> Result<Booted, BootError> {
-        let Leftover { workers, power_button, input, serial_output, socket, balloon, counters, kvm } = self.leftover;
+        let Leftover { workers, power_button, input, serial_output, sockets, pty, balloon, counters, kvm } =
+            self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
@@ -178,11 +184,11 @@ impl Prepared {
         // The last one: every thread is in its jail before the guest's first instruction.
         control.entries.wait();
         if control.once {
-            control.jail.enter(if socket.is_some() { Kind::VmmWithSocket } else { Kind::Vmm })?;
+            control.jail.enter(if sockets.is_empty() { Kind::Vmm } else { Kind::VmmWithSocket })?;
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, socket, balloon })
+        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, sockets, pty, balloon })
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{FileError, MachineConfig, OutputFile, RateConfig, SerialConfig};
+use crate::config::{ConsoleConfig, FileError, MachineConfig, OutputFile, RateConfig, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
@@ -19,6 +20,7 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
+use crate::devices::virtio::console::{self, Terminal, socket::Socket};
 use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::{
     Balloon, BalloonControl, Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio,
@@ -81,8 +83,10 @@ pub(super) struct Machine {
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
     pub(super) serial_output: Option<OutputFile>,
-    /// The vsock device's, which goes when the VM does.
-    pub(super) socket: Option<Bound>,
+    /// Those of a vsock device and of a console, which go when the VM does.
+    pub(super) sockets: Vec<Bound>,
+    /// The console's pseudo terminal.
+    pub(super) pty: Option<PathBuf>,
     pub(super) balloon: Option<BalloonControl>,
 }
 
@@ -158,14 +162,14 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    let Virtio { devices, mut counters, socket, balloon } = virtio_devices(config)?;
+    let Virtio { devices, mut counters, sockets, pty, balloon } = virtio_devices(config)?;
     counters.push(("_serial".to_owned(), of_serial));
     for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket, balloon })
+    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, sockets, pty, balloon })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -225,8 +229,9 @@ struct Virtio {
     devices: Vec<Box<dyn VirtioDevice>>,
     /// What each is called and counts by.
     counters: Vec<Named>,
-    /// What one of them is reached by.
-    socket: Option<Bound>,
+    /// What some of them are reached by.
+    sockets: Vec<Bound>,
+    pty: Option<PathBuf>,
     balloon: Option<BalloonControl>,
 }
 
@@ -242,7 +247,7 @@ fn both_ways(limits: Option<RateConfig>) -> BothWays {
 /// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
 /// is; then what there is one of.
 fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
-    let Virtio { mut devices, mut counters, mut socket, mut balloon } = Virtio::default();
+    let Virtio { mut devices, mut counters, mut sockets, mut pty, mut balloon } = Virtio::default();
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
         let limiter = limiter(disk.limits());
@@ -267,8 +272,24 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
         let (bound, listener) = vsock.listener;
         let device =
             Vsock::new(vsock.cid, listener, vsock.path, both_ways(vsock.limits)).map_err(host("vsock device"))?;
-        socket = Some(bound);
+        sockets.push(bound);
         counters.push((vsock.id.unwrap_or_else(|| "_vsock0".to_owned()), device.counters()));
+        devices.push(Box::new(device));
+    }
+    if let Some(console) = config.console.take() {
+        let terminal: Box<dyn Terminal> = match console {
+            ConsoleConfig::Pty(made) => {
+                stdio::tell(&format!("flatboot: console: {}", made.path().display()));
+                pty = Some(made.path().to_owned());
+                Box::new(made)
+            }
+            ConsoleConfig::Socket(bound, listener, _) => {
+                sockets.push(bound);
+                Box::new(Socket::new(listener).map_err(host("console"))?)
+            }
+        };
+        let device = console::Console::new(terminal);
+        counters.push(("_console".to_owned(), device.counters()));
         devices.push(Box::new(device));
     }
     if let Some(config) = config.balloon {
@@ -282,7 +303,7 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
         counters.push(("_rng".to_owned(), rng.counters()));
         devices.push(Box::new(rng));
     }
-    Ok(Virtio { devices, counters, socket, balloon })
+    Ok(Virtio { devices, counters, sockets, pty, balloon })
 }
 
 /// Puts `device` at virtio-mmio slot `slot`; returns what serves its queues.

@@ -8,7 +8,7 @@ use super::memory::MemoryConfig;
 use super::options::{OptionError, Options, parse_size};
 use crate::layout::PAGE_SIZE;
 
-pub(super) const OPTION: &str = "--balloon";
+const OPTION: &str = "--balloon";
 
 /// A balloon. A field that is not given asks for nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

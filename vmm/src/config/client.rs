@@ -30,6 +30,7 @@ const VM: Section = Section {
         "disks",
         "net",
         "vsock",
+        "console",
         "balloon",
         "rng",
         "serial",
@@ -40,7 +41,7 @@ const VM: Section = Section {
         "shutdown_timeout",
     ],
     // The port of pvpanic is always there.
-    foreign: &[("console", is_off), ("debug_console", is_off), ("platform", is_plain), ("pvpanic", anything)],
+    foreign: &[("debug_console", is_off), ("platform", is_plain), ("pvpanic", anything)],
 };
 const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
 const CPUS: Section = Section {
@@ -80,6 +81,7 @@ const NET: Section = Section {
         ("vhost_mode", |value| value == "Client"),
     ],
 };
+const CONSOLE: Section = Section { own: &["mode", "socket", "file"], foreign: &[] };
 const BALLOON: Section = Section {
     own: &["size", "deflate_on_oom", "free_page_reporting"],
     foreign: &[("id", |value| value == "_balloon")],
@@ -222,6 +224,7 @@ impl VmConfig {
             ("payload", PAYLOAD),
             ("cpus", CPUS),
             ("memory", MEMORY),
+            ("console", CONSOLE),
             ("balloon", BALLOON),
             ("rng", RNG),
             ("serial", SERIAL),
@@ -302,7 +305,6 @@ mod tests {
             ("net", json!([{"tap": "a", "num_queues": 4}]), "net[0].num_queues=4"),
             ("rtc", json!({}), "rtc"),
             ("watchdog", json!(true), "watchdog=true"),
-            ("console", json!({"mode": "Tty"}), "console"),
             ("platform", json!({"uuid": "x"}), "platform"),
             ("cpus", json!({"affinity": [{"vcpu": 0, "host_cpus": [0]}]}), "cpus.affinity"),
             ("cpus", json!({"topology": {"threads_per_core": 2}}), "cpus.topology"),

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::balloon::{self, BalloonConfig};
+use super::balloon::BalloonConfig;
+use super::console::ConsoleOption;
 use super::disk::{DiskConfig, DiskOption};
 use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
@@ -17,14 +18,14 @@ use super::options::{OptionError, Options, parse_number, parse_size};
 use super::output::OutputFile;
 use super::payload::PayloadOption;
 use super::raw::RawConfig;
-use super::serial::{SerialConfig, SerialOption, check_console};
+use super::serial::{SerialConfig, SerialOption};
 use super::vcpus::CpusConfig;
 use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
 
-/// Most disks, network interfaces, vsock devices and balloons: one virtio slot is the random number generator's.
+/// Most disks, network interfaces, and devices that there are one of: one virtio slot is the random number generator's.
 pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
 /// A day: longer is a mistake.
 pub(super) const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
@@ -40,10 +41,10 @@ impl TryFrom<RawConfig> for VmConfig {
         let disks = parse_disks(&raw.disks)?;
         let net = parse_nets(&raw.nets, &disks)?;
         let vsock = parse_vsock(raw.vsock.as_deref(), &disks, &net)?;
-        let balloon =
-            parse_balloon(raw.balloon.as_deref(), &memory, disks.len() + net.len() + usize::from(vsock.is_some()))?;
+        let console = ConsoleOption::parse(&raw.console)?;
+        let balloon = raw.balloon.as_deref().map(|text| BalloonConfig::parse(text, &memory)).transpose()?;
+        check_count(&disks, &net, [vsock.is_some(), console.is_there(), balloon.is_some()])?;
         let rng = parse_rng(&raw.rng)?.map(|src| RngFields { src });
-        check_console(&raw.console)?;
         let serial = SerialOption::parse(&raw.serial)?;
         let serial_limit = parse_serial_limit(raw.serial_limit.as_deref(), &serial)?;
         let RawConfig { firmware, kernel, initramfs, cmdline, timeline, restart_on_reset, landlock, .. } = raw;
@@ -58,6 +59,7 @@ impl TryFrom<RawConfig> for VmConfig {
             disks,
             net,
             vsock,
+            console,
             balloon,
             rng,
             serial,
@@ -84,6 +86,7 @@ impl TryFrom<VmConfig> for Config {
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
         let vsock = vm.vsock.map(VsockOption::open).transpose()?;
+        let console = vm.console.open()?;
         let serial = vm.serial.open()?;
         let timeline = vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 
@@ -97,6 +100,7 @@ impl TryFrom<VmConfig> for Config {
             disks,
             nets,
             vsock,
+            console,
             balloon,
             rng,
             serial,
@@ -157,28 +161,16 @@ fn parse_vsock(
 ) -> Result<Option<VsockOption>, OptionError> {
     let Some(text) = text else { return Ok(None) };
     let vsock = VsockOption::parse(text)?;
-    if disks.len() + nets.len() >= MAX_DEVICES {
-        let must = format!("must be with at most {} disks and network interfaces", MAX_DEVICES - 1);
-        return Err(OptionError::word(vsock::OPTION, text, &must));
-    }
     let others = disks.iter().map(|disk| disk.id.as_ref()).chain(nets.iter().map(|net| net.id.as_ref()));
     check_id(vsock::OPTION, vsock.id.as_ref(), others)?;
     Ok(Some(vsock))
 }
 
-/// `others` is how many devices there are besides.
-fn parse_balloon(
-    text: Option<&str>,
-    memory: &MemoryConfig,
-    others: usize,
-) -> Result<Option<BalloonConfig>, OptionError> {
-    let Some(text) = text else { return Ok(None) };
-    let balloon = BalloonConfig::parse(text, memory)?;
-    if others >= MAX_DEVICES {
-        let must = format!("must be with at most {} disks, network interfaces and vsock devices", MAX_DEVICES - 1);
-        return Err(OptionError::word(balloon::OPTION, text, &must));
-    }
-    Ok(Some(balloon))
+/// That there are not more devices than there is room for.
+fn check_count(disks: &[DiskOption], nets: &[NetOption], others: [bool; 3]) -> Result<(), OptionError> {
+    const OPTIONS: &str = "--disk, --net, --vsock, --console and --balloon";
+    let count = disks.len() + nets.len() + others.into_iter().filter(|there| *there).count();
+    if count > MAX_DEVICES { Err(OptionError::TooMany { option: OPTIONS, count, max: MAX_DEVICES }) } else { Ok(()) }
 }
 
 /// A name is that of one device.

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 
 use super::cmdline::CmdlineError;
+use super::console::ConsoleError;
 use super::file::FileError;
 use super::net::NetError;
 use super::options::OptionError;
@@ -61,6 +62,9 @@ pub enum ConfigError {
     /// A socket.
     #[error(transparent)]
     Vsock(#[from] VsockError),
+    /// What a console leads to.
+    #[error(transparent)]
+    Console(#[from] ConsoleError),
     /// The text of a configuration file.
     #[error(transparent)]
     Json(#[from] JsonError),
@@ -70,6 +74,6 @@ impl ConfigError {
     /// Whether the command line alone is wrong, whatever files there are.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Net(_) | Self::Vsock(_) | Self::Json(_))
+        !matches!(self, Self::File(_) | Self::Net(_) | Self::Vsock(_) | Self::Console(_) | Self::Json(_))
     }
 }

@@ -8,6 +8,7 @@
 mod balloon;
 mod client;
 mod cmdline;
+mod console;
 mod convert;
 mod disk;
 mod error;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 pub use balloon::BalloonConfig;
 pub use cmdline::{Cmdline, CmdlineError};
+pub use console::{ConsoleConfig, ConsoleError};
 pub use disk::{DiskConfig, DiskOption, SECTOR_SIZE};
 pub use error::{ConfigError, FieldError, JsonError};
 pub use file::{FileError, FileFault, InputFile};
@@ -82,6 +84,8 @@ pub struct MachineConfig {
     pub nets: Vec<NetConfig>,
     /// What connects programs of the guest and of the host.
     pub vsock: Option<VsockConfig>,
+    /// Where the virtio console leads, if there is one.
+    pub console: Option<ConsoleConfig>,
     /// What the guest gives memory up by.
     pub balloon: Option<BalloonConfig>,
     /// Where the guest's random bytes come from; no device without.

@@ -147,8 +147,11 @@ pub struct RawConfig {
     #[arg(long, value_name = "SIZE")]
     pub serial_limit: Option<String>,
 
-    /// Virtio console: there is none, so off and null are all it can be
-    #[arg(long, value_name = "off|null", default_value = "off")]
+    /// Virtio console, /dev/hvc0 in the guest: a pseudo terminal, a UNIX socket, or none
+    ///
+    /// pty makes a pseudo terminal and says its path. With socket=PATH, whoever connects there is at the console, one at a time.
+    /// What the guest writes while nobody is there is dropped.
+    #[arg(long, value_name = "pty|socket=PATH|null|off", default_value = "off")]
     pub console: String,
 
     /// Write the boot timeline to FILE as JSON: every mark, in nanoseconds since flatboot's exec

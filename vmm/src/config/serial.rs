@@ -62,34 +62,17 @@ impl SerialOption {
     }
 }
 
-/// Checks the text of `--console`: there is no virtio console, so nothing but its absence can be asked for.
-pub(super) fn check_console(text: &str) -> Result<(), OptionError> {
-    match text {
-        "off" | "null" => Ok(()),
-        _ => Err(OptionError::word(
-            "--console",
-            text,
-            "must be off or null, flatboot has only the serial console (--serial)",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_serial_and_console() {
+    fn the_words_of_serial() {
         assert_eq!(SerialOption::parse("tty"), Ok(SerialOption::Tty));
         assert_eq!(SerialOption::parse("file=a=b,c"), Ok(SerialOption::File("a=b,c".into())));
         for (text, shown) in [("", "\"\""), ("file", "file"), ("file=", "file="), ("pty", "pty"), ("TTY", "TTY")] {
             let error = SerialOption::parse(text).unwrap_err().to_string();
             assert_eq!(error, format!("--serial {shown}: must be tty, file=FILE, null or off"));
         }
-        assert_eq!(check_console("null"), Ok(()));
-        assert_eq!(
-            check_console("tty").unwrap_err().to_string(),
-            "--console tty: must be off or null, flatboot has only the serial console (--serial)"
-        );
     }
 }

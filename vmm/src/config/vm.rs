@@ -2,13 +2,14 @@
 //! The configuration of a VM as its owner keeps it: what a command line means, and what a JSON file says.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::balloon::BalloonConfig;
+use super::console::ConsoleOption;
 use super::convert::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::disk::DiskOption;
 use super::error::{ConfigError, FieldError, JsonError};
@@ -44,6 +45,8 @@ pub struct VmConfig {
     pub(super) net: Vec<NetOption>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) vsock: Option<VsockOption>,
+    #[serde(default)]
+    pub(super) console: ConsoleOption,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) balloon: Option<BalloonConfig>,
     /// No device with `null`.
@@ -84,7 +87,7 @@ pub(super) struct PayloadFields {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
     /// There is no room.
-    #[error("there are {max} disks, network interfaces, vsock devices and balloons: must be at most {max}")]
+    #[error("there are {max} disks, network interfaces and other devices: must be at most {max}")]
     TooMany {
         /// As many as there can be.
         max: usize,
@@ -157,7 +160,9 @@ impl VmConfig {
         }
         let devices = self.devices();
         if devices > MAX_DEVICES {
-            return Err(format!("disks, net, vsock and balloon: have {devices}: must be at most {MAX_DEVICES} in all"));
+            return Err(format!(
+                "disks, net, vsock, console and balloon: have {devices}: must be at most {MAX_DEVICES} in all"
+            ));
         }
         for (index, disk) in self.disks.iter().enumerate() {
             disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
@@ -168,6 +173,7 @@ impl VmConfig {
         if let Some(vsock) = &self.vsock {
             vsock.check().map_err(|wrong| format!("vsock.{wrong}"))?;
         }
+        self.console.check()?;
         self.balloon.iter().try_for_each(|balloon| balloon.check(&self.memory))?;
         let mut earlier = HashSet::new();
         if let Some((path, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
@@ -205,6 +211,11 @@ impl VmConfig {
     #[must_use]
     pub fn cpus(&self) -> u64 {
         self.cpus.boot.get().into()
+    }
+
+    /// Says where the console's pseudo terminal is.
+    pub fn locate_console(&mut self, path: &Path) {
+        self.console.locate(path);
     }
 
     /// From now on the guest is to give up `size` bytes; what is wrong is said of `field`.
@@ -253,7 +264,7 @@ impl VmConfig {
 
     /// How many devices there are whose number is limited.
     fn devices(&self) -> usize {
-        let single = [self.vsock.is_some(), self.balloon.is_some()];
+        let single = [self.vsock.is_some(), self.console.is_there(), self.balloon.is_some()];
         self.disks.len() + self.net.len() + single.into_iter().filter(|there| *there).count()
     }
 
@@ -378,7 +389,7 @@ mod tests {
             )
         };
         let balloon = Some("size=256M,free_page_reporting=on".to_owned());
-        let small = RawConfig { balloon, ..raw("size=512M", "boot=1") };
+        let small = RawConfig { balloon, console: "socket=a".to_owned(), ..raw("size=512M", "boot=1") };
         for raw in [whole, small, raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
             let config = of(raw);
             let json = config.to_json().unwrap();

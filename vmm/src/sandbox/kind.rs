@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Kind {
     /// The one that owns the VM: it waits for the end, and says how it was.
     Vmm,
-    /// The same of one with a vsock device, whose socket goes when the VM does.
+    /// The same of one with a vsock device or a console at a socket, which goes when the VM does.
     VmmWithSocket,
     /// Runs the guest and answers its exits.
     Vcpu,
@@ -17,6 +17,8 @@ pub enum Kind {
     Device,
     /// The same of one that connects programs of the guest and of the host.
     Vsock,
+    /// The same of a virtio console, which others of this host come to.
+    Console,
     /// Takes what is typed to the serial port.
     SerialInput,
     /// Reads files for firmware.
@@ -35,12 +37,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
         Self::Device,
         Self::Vsock,
+        Self::Console,
         Self::SerialInput,
         Self::FwCfg,
         Self::Signals,
@@ -59,6 +62,7 @@ impl fmt::Display for Kind {
             Self::Vcpu => "vcpu",
             Self::Device => "device",
             Self::Vsock => "vsock",
+            Self::Console => "console",
             Self::SerialInput => "serial-input",
             Self::FwCfg => "fw_cfg",
             Self::Signals => "signals",

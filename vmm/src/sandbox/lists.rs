@@ -118,7 +118,7 @@ const VMM: &[Call] = &[
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_DONTDUMP)])),
 ];
 
-/// Removes a vsock device's socket. No filter sees which file it is.
+/// Removes the socket of a vsock device or of a console. No filter sees which file it is.
 const REMOVE: &[Call] = &[Call(libc::SYS_unlink, Always)];
 
 /// Owns a server's VMs. Besides what it does when one is over, it opens the files of the next one, makes what that consists of, and
@@ -138,6 +138,8 @@ const START: &[Call] = &[
     Call(libc::SYS_epoll_create1, Always),
     Call(libc::SYS_epoll_ctl, Always),
     Call(libc::SYS_ioctl, Masked(1, KVM_MASK, kvm(0))),
+    // A new pseudo terminal.
+    Call(libc::SYS_ioctl, OneOf(1, &[TIOCGPTN, TIOCSPTLCK])),
     // Sockets to networks that others have made: of which kind they are.
     Call(libc::SYS_getsockopt, Always),
     // Taps that are set up already.
@@ -227,6 +229,14 @@ const VSOCK: &[Call] = &[
     Call(libc::SYS_epoll_ctl, Always),
 ];
 
+/// Besides what any device does: takes connections to a socket that is there, and asks whether somebody is at a pseudo terminal.
+const CONSOLE: &[Call] = &[
+    Call(libc::SYS_accept4, Always),
+    Call(libc::SYS_epoll_ctl, Always),
+    Call(libc::SYS_poll, Always),
+    Call(libc::SYS_ppoll, Always),
+];
+
 /// What a server's owner makes for those.
 const LISTENER: &[Call] = &[Call(libc::SYS_bind, Always), Call(libc::SYS_listen, Always)];
 
@@ -248,6 +258,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Vcpu => &[VCPU],
         Kind::Device => &[DEVICE],
         Kind::Vsock => &[DEVICE, VSOCK],
+        Kind::Console => &[DEVICE, CONSOLE],
         Kind::SerialInput => &[SERIAL_INPUT],
         Kind::FwCfg => &[FW_CFG],
         Kind::Signals => &[SIGNALS],
@@ -286,6 +297,8 @@ const MADV_GUARD_INSTALL: u32 = 102;
 const TCGETS: u32 = 0x5401;
 const TCSETS: u32 = 0x5402;
 const TIOCGPGRP: u32 = 0x540f;
+const TIOCGPTN: u32 = 0x8004_5430;
+const TIOCSPTLCK: u32 = 0x4004_5431;
 const TCGETS2: u32 = 0x802c_542a;
 const TCSETS2: u32 = 0x402c_542b;
 

@@ -2,7 +2,7 @@
 //! A VM whose vCPUs run, or rest.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::aftermath::Aftermath;
 use super::error::{StartError, VmmError};
 use super::lifecycle::{State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
-use crate::config::{Config, SerialConfig, VmConfig};
+use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
 use crate::devices::virtio::{BalloonControl, Running};
 use crate::ender::Ender;
 use crate::ending::Ending;
@@ -51,8 +51,10 @@ pub(super) struct Live {
     counters: Arc<Counters>,
     kvm: Kvm,
     console: Option<Console>,
-    /// Of its vsock device.
-    socket: Option<Bound>,
+    /// Of its vsock device and its console.
+    sockets: Vec<Bound>,
+    /// At its console.
+    pty: Option<PathBuf>,
     balloon: Option<BalloonControl>,
     shutdown_timeout: Duration,
     /// When it was asked to power off.
@@ -87,7 +89,7 @@ impl Live {
         let shutdown_timeout = config.machine.shutdown_timeout;
         let prepared = boot::prepare(config, &timeline, &control)?;
         ready(&control).map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, power_button, counters, kvm, console, socket, balloon } =
+        let Booted { vcpus, workers, power_button, counters, kvm, console, sockets, pty, balloon } =
             prepared.start(&control)?;
         Ok(Self {
             state: State::Running,
@@ -98,7 +100,8 @@ impl Live {
             counters,
             kvm,
             console,
-            socket,
+            sockets,
+            pty,
             balloon,
             shutdown_timeout,
             asked: None,
@@ -178,6 +181,11 @@ impl Live {
         self.ender.end(Ending::Stopped { why });
     }
 
+    /// The pseudo terminal at its console.
+    pub(super) fn pty(&self) -> Option<&Path> {
+        self.pty.as_deref()
+    }
+
     /// Bytes that the guest has given up because it was asked to.
     pub(super) fn given_up(&self) -> u64 {
         self.balloon.as_ref().map_or(0, BalloonControl::actual)
@@ -195,10 +203,10 @@ impl Live {
 
     /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
-        let Self { vcpus, workers, console, socket, aftermath, kvm, .. } = self;
+        let Self { vcpus, workers, console, sockets, aftermath, kvm, .. } = self;
         vcpus.finish(FINISH);
         workers.iter().for_each(Running::ask_to_finish);
-        drop((workers, console, socket));
+        drop((workers, console, sockets));
         (aftermath, kvm)
     }
 }
@@ -216,7 +224,11 @@ fn walled(jail: Jail, config: &Config, once: bool) -> Result<Jail, JailError> {
         SerialConfig::Tty | SerialConfig::Null | SerialConfig::Off => None,
     };
     let outputs = serial.into_iter().chain(&config.timeline).map(|output| output.path().to_owned());
-    let socket = config.machine.vsock.iter().map(|vsock| vsock.path.clone());
-    let paths: Vec<PathBuf> = outputs.chain(socket).collect();
+    let vsock = config.machine.vsock.iter().map(|vsock| vsock.path.clone());
+    let console = config.machine.console.iter().filter_map(|console| match console {
+        ConsoleConfig::Socket(_, _, path) => Some(path.clone()),
+        ConsoleConfig::Pty(_) => None,
+    });
+    let paths: Vec<PathBuf> = outputs.chain(vsock).chain(console).collect();
     jail.without_files_from_here(&paths)
 }

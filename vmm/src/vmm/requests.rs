@@ -61,9 +61,13 @@ impl Vmm {
             State::Paused => InfoState::Paused,
             State::Ended => InfoState::Shutdown,
         };
-        let given_up = if let Stage::Live(live) = &kept.stage { live.given_up() } else { 0 };
-        let memory_actual_size = kept.config.memory_size().saturating_sub(given_up);
-        Ok(Answer::Info(Box::new(Info { config: kept.config.clone(), state, memory_actual_size })))
+        let mut config = kept.config.clone();
+        let mut memory_actual_size = config.memory_size();
+        if let Stage::Live(live) = &kept.stage {
+            memory_actual_size = memory_actual_size.saturating_sub(live.given_up());
+            live.pty().into_iter().for_each(|path| config.locate_console(path));
+        }
+        Ok(Answer::Info(Box::new(Info { config, state, memory_actual_size })))
     }
 
     fn pause(&mut self) -> Result<(), VmmError> {

@@ -127,7 +127,7 @@ fn disks() -> Result<(), Failed> {
         "vm.add-disk",
         r#"{"path": "/x"}"#,
         400,
-        "there are 13 disks, network interfaces, vsock devices and balloons: must be at most 13",
+        "there are 13 disks, network interfaces and other devices: must be at most 13",
     )
 }
 

@@ -59,6 +59,7 @@ fn printed_is_taken() -> Result<(), Failed> {
         "handoff": "planned",
         "disks": [{ "path": path("disk"), "readonly": true }],
         "net": [],
+        "console": { "mode": "Off" },
         "rng": null,
         "serial": { "mode": "File", "file": path("new") },
         "timeline": path("old"),

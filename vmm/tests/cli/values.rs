@@ -150,7 +150,10 @@ fn keys() -> Vec<Row> {
         ("run --rng on=1", "--rng on=1: there is no key on: must be one of src"),
         ("run --serial pty", "--serial pty: must be tty, file=FILE, null or off"),
         ("run --serial file=", "--serial file=: must be tty, file=FILE, null or off"),
-        ("run --console tty", "--console tty: must be off or null, flatboot has only the serial console (--serial)"),
+        (
+            "run --console tty",
+            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's (--serial)",
+        ),
         ("run --handoff on", "--handoff on: must be planned, off or file=FILE"),
         ("run --shutdown-timeout 5s", "--shutdown-timeout 5s: must be a number of seconds, at most 86400"),
         ("run --shutdown-timeout 86401", "--shutdown-timeout 86401: must be a number of seconds, at most 86400"),

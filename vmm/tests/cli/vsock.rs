@@ -32,7 +32,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "a vsock device besides 13 disks",
             &format!("run --vsock cid=3,socket=@/s {}", disks.trim_end()),
             USAGE,
-            "--vsock cid=3,socket=@/s: must be with at most 12 disks and network interfaces",
+            "--disk, --net, --vsock, --console and --balloon: 14 given: must be at most 13",
         ),
     ]
 }

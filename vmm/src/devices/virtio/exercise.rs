@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
+use super::console::socket::Socket;
 use super::limit::BothWays;
 use super::net::tap::Tap;
 use super::net::{Interface, Mac, Net};
-use super::{Balloon, Block, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
+use super::{Balloon, Block, Console, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
 use crate::devices::bus::BusDevice;
 use crate::memory::GuestMemory;
 
@@ -274,25 +275,37 @@ fn network() -> io::Result<(Net, UnixDatagram)> {
     Ok((Net::new(link, "exercise".to_owned(), interface, limits), peer))
 }
 
-/// A vsock device, and the address at which programs connect to it: an abstract one, so that no file is made.
-fn programs() -> io::Result<(Vsock, Peer)> {
+/// A socket that programs connect to, and its address: an abstract one, so that no file is made.
+fn meeting_place() -> io::Result<(UnixListener, SocketAddr)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("flatboot-exercise-{}-{number}", std::process::id());
     let address = SocketAddr::from_abstract_name(name)?;
     let listener = UnixListener::bind_addr(&address)?;
     listener.set_nonblocking(true)?;
+    Ok((listener, address))
+}
+
+/// A console, and who comes to it.
+fn console() -> io::Result<(Console, Peer)> {
+    let (listener, address) = meeting_place()?;
+    Ok((Console::new(Box::new(Socket::new(listener)?)), Peer::Programs(address, Vec::new())))
+}
+
+/// A vsock device, and the programs that connect to it.
+fn programs() -> io::Result<(Vsock, Peer)> {
+    let (listener, address) = meeting_place()?;
     let path = PathBuf::from("/nowhere/flatboot-exercise");
     Ok((Vsock::new(3, listener, path, BothWays::default())?, Peer::Programs(address, Vec::new())))
 }
 
 /// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng, a network interface, a
-/// vsock device or a balloon.
+/// vsock device, a balloon or a console.
 /// Panics if a device does; fails only when the host has no memory, descriptors or random numbers.
 pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
     let mut program = Program(program);
     let mut peer = None;
-    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 6 {
+    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 7 {
         0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
         3 => {
             let (net, other) = network()?;
@@ -303,6 +316,11 @@ pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
             let (vsock, others) = programs()?;
             peer = Some(others);
             Box::new(vsock)
+        }
+        6 => {
+            let (console, others) = console()?;
+            peer = Some(others);
+            Box::new(console)
         }
         5 => Box::new(Balloon::new(1 << 20, true, true)),
         kind => Box::new(Block::new(disk.try_clone()?, kind == 1, "exercise").map_err(io::Error::other)?),

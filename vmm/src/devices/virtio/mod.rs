@@ -12,6 +12,7 @@
 pub mod balloon;
 pub mod block;
 mod config_space;
+pub mod console;
 mod device;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;
@@ -30,6 +31,7 @@ mod worker;
 pub use balloon::{Balloon, BalloonControl};
 pub use block::{Block, BlockError};
 pub use config_space::ConfigSpace;
+pub use console::Console;
 pub use device::{Ready, Source, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, gather, length, scatter};

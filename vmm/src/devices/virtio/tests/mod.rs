@@ -8,6 +8,7 @@
 
 mod balloon;
 mod block;
+mod console;
 mod driver;
 mod hang;
 mod mmio;

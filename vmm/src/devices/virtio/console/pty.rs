@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pseudo terminal: whoever opens its path is at the guest's console, by any terminal program.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+use super::{Source, Terminal};
+
+/// The master side.
+#[derive(Debug)]
+pub struct Pty {
+    master: File,
+    /// The same once more: to be watched for room.
+    room: OwnedFd,
+    path: PathBuf,
+}
+
+impl Pty {
+    /// A new one, which passes everything as it is.
+    pub fn new() -> io::Result<Self> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let path = PathBuf::from(ptsname(&master, Vec::new())?.into_string().map_err(io::Error::other)?);
+        let mut mode = tcgetattr(&master)?;
+        mode.make_raw();
+        tcsetattr(&master, OptionalActions::Now, &mode)?;
+        let flags = rustix::fs::fcntl_getfl(&master)?;
+        rustix::fs::fcntl_setfl(&master, flags | OFlags::NONBLOCK)?;
+        // Until the other side has been closed once, it looks as if somebody were there.
+        drop(open(&path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?);
+        let room = master.try_clone()?;
+        Ok(Self { master: master.into(), room, path })
+    }
+
+    /// What others open.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether somebody has it open.
+    fn is_open(&self) -> bool {
+        let mut waits = [PollFd::new(&self.master, PollFlags::OUT)];
+        let polled = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        polled.is_err() || waits.iter().all(|wait| !wait.revents().contains(PollFlags::HUP))
+    }
+}
+
+impl Terminal for Pty {
+    fn sources(&self, receive: usize, send: usize) -> [Source; 2] {
+        [Source::readable(self.master.as_raw_fd(), receive), Source::writable(self.room.as_raw_fd(), send)]
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self.master.read(bytes) {
+            // Nobody is there any more (EIO), or not yet.
+            Ok(0) | Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(count) => Ok(count),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Before the write: it would go to whoever comes next.
+        if self.is_open() { self.master.write(bytes) } else { Err(io::ErrorKind::NotConnected.into()) }
+    }
+}

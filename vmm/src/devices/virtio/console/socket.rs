@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A UNIX socket: whoever connects to it is at the guest's console, one at a time.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+
+use super::{Source, Terminal};
+
+/// The listening side.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    client: Option<UnixStream>,
+    /// Knows the listener while nobody is connected, and whoever is.
+    incoming: Epoll,
+    /// Knows whoever is connected.
+    outgoing: Epoll,
+}
+
+impl Socket {
+    /// One whose clients come from `listener`, which must not block.
+    pub fn new(listener: UnixListener) -> io::Result<Self> {
+        let (incoming, outgoing) = (Epoll::new()?, Epoll::new()?);
+        watch(&incoming, listener.as_raw_fd(), EventSet::IN)?;
+        Ok(Self { listener, client: None, incoming, outgoing })
+    }
+
+    /// Whoever is there; if nobody is, whoever waits to be.
+    fn client(&mut self) -> io::Result<&mut UnixStream> {
+        if self.client.is_none() {
+            let (client, _) = self.listener.accept()?;
+            client.set_nonblocking(true)?;
+            watch(&self.incoming, client.as_raw_fd(), EventSet::IN)?;
+            watch(&self.outgoing, client.as_raw_fd(), EventSet::OUT)?;
+            // Others wait until this one has gone.
+            self.incoming.ctl(ControlOperation::Delete, self.listener.as_raw_fd(), EpollEvent::default())?;
+            self.client = Some(client);
+        }
+        self.client.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Whoever was there has gone: the next one may come. What is closed is watched no more.
+    fn hang_up(&mut self) {
+        if self.client.take().is_some() {
+            // Cannot fail but for lack of memory; then nobody comes any more.
+            let _ = watch(&self.incoming, self.listener.as_raw_fd(), EventSet::IN);
+        }
+    }
+}
+
+fn watch(epoll: &Epoll, descriptor: RawFd, events: EventSet) -> io::Result<()> {
+    // A descriptor is never negative.
+    epoll.ctl(ControlOperation::Add, descriptor, EpollEvent::new(events, u64::try_from(descriptor).unwrap_or(0)))
+}
+
+impl Terminal for Socket {
+    fn sources(&self, receive: usize, send: usize) -> [Source; 2] {
+        // What has an event is readable itself.
+        [Source::readable(self.incoming.as_raw_fd(), receive), Source::readable(self.outgoing.as_raw_fd(), send)]
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.client()?.read(bytes) {
+                Ok(count) if count > 0 => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Perhaps another one is waiting.
+                Ok(_) | Err(_) => self.hang_up(),
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Ok(client) = self.client() else { return Err(io::ErrorKind::NotConnected.into()) };
+        match client.write(bytes) {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                self.hang_up();
+                Err(io::ErrorKind::NotConnected.into())
+            }
+            other => other,
+        }
+    }
+}
