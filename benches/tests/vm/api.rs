@@ -129,14 +129,17 @@ put vm.delete
 put vm.create "$(echo "$config" | sed 's/"console": {"mode": "Off"}/"console": {"mode": "Pty"}/')"
 put vm.boot; put vm.pause
 pty=$(get vm.info | grep -o '"file":"/dev/pts/[0-9]*"' | cut -d'"' -f4); [ -c "$pty" ]
-exec 3<>"$pty"
-put vm.resume
-while read -r -t 120 line <&3; do
-    case $line in
-    *'"ready":true'*) echo typed >&3 ;;
-    *'"line":"typed"'*) echo heard; break ;;
-    esac
-done
+# Not by this shell itself, whose own terminal it would become.
+(
+    exec 3<>"$pty"
+    put vm.resume
+    while read -r line <&3; do
+        case $line in
+        *'"ready":true'*) echo typed >&3 ;;
+        *'"line":"typed"'*) echo heard; break ;;
+        esac
+    done
+)
 get vm.counters | grep -o '"_console":{"dropped_bytes":[0-9]*'
 put vmm.shutdown; wait $pid
 "#;

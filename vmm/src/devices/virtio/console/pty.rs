@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::pty::{grantpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use super::{Source, Terminal};
@@ -18,26 +18,28 @@ use super::{Source, Terminal};
 pub struct Pty {
     master: File,
     /// The same once more: to be watched for room.
-    room: OwnedFd,
+    room: File,
     path: PathBuf,
 }
 
 impl Pty {
     /// A new one, which passes everything as it is.
     pub fn new() -> io::Result<Self> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        let open = |path: &Path| {
+            let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
+            File::options().read(true).write(true).custom_flags(flags).open(path)
+        };
+        let master = open(Path::new("/dev/ptmx"))?;
         grantpt(&master)?;
         unlockpt(&master)?;
         let path = PathBuf::from(ptsname(&master, Vec::new())?.into_string().map_err(io::Error::other)?);
         let mut mode = tcgetattr(&master)?;
         mode.make_raw();
         tcsetattr(&master, OptionalActions::Now, &mode)?;
-        let flags = rustix::fs::fcntl_getfl(&master)?;
-        rustix::fs::fcntl_setfl(&master, flags | OFlags::NONBLOCK)?;
         // Until the other side has been closed once, it looks as if somebody were there.
-        drop(open(&path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?);
+        drop(open(&path)?);
         let room = master.try_clone()?;
-        Ok(Self { master: master.into(), room, path })
+        Ok(Self { master, room, path })
     }
 
     /// What others open.
