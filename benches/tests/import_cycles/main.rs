@@ -32,8 +32,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("vmm/src/memory/shape.rs", "vmm/src/memory/plan.rs"),
     ("vmm/src/sandbox", "vmm/src/sandbox/mod.rs"),
     ("vmm/src/vcpu", "vmm/src/vcpu/mod.rs"),
-    ("benches/host-init", "benches/host-init/main.rs"),
-    ("benches/host-init/program.rs", "benches/host-init/agent.rs"),
     ("benches/src", "benches/src/main.rs"),
     ("benches/src/compare", "benches/src/compare/mod.rs"),
     ("benches/src/compare", "benches/src/show"),
