@@ -32,7 +32,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("vmm/src/memory/shape.rs", "vmm/src/memory/plan.rs"),
     ("vmm/src/sandbox", "vmm/src/sandbox/mod.rs"),
     ("vmm/src/vcpu", "vmm/src/vcpu/mod.rs"),
-    ("benches/src", "benches/src/main.rs"),
     ("benches/src/compare", "benches/src/compare/mod.rs"),
     ("benches/src/compare", "benches/src/show"),
     ("benches/src/host", "benches/src/host/mod.rs"),

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::{ObserveArgs, SweepArgs};
-use crate::print_chain;
+use crate::failure::print_chain;
 
 /// Exit code of a sweep that was stopped: its file is good, and not complete.
 const EXIT_STOPPED: u8 = 3;

@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::{AttendArgs, SoakArgs};
-use crate::print_chain;
+use crate::failure::print_chain;
 
 /// Exit code of a soak that was stopped.
 const EXIT_STOPPED: u8 = 3;
