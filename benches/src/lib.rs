@@ -33,7 +33,7 @@ pub mod sweep;
 pub mod terminal;
 pub mod wire;
 
-mod parts;
+mod ablation;
 mod served;
 mod whole;
 

@@ -8,6 +8,7 @@ mod blocks;
 mod check;
 mod file;
 mod groups;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::observe::HostPages;
 pub use blocks::{Block, blocks};
 pub use file::{ResultsError, can_save, load, save};
 pub use groups::{Group, groups};
+pub(crate) use words::short;
 
 /// What [`Results::format`] says.
 pub const FORMAT: &str = "flatboot-bench results";
