@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::terminal::plain;
 use crate::whole;
 
-use super::{FORMAT, Results, VERSION, check};
+use super::check;
+use super::format::{FORMAT, Results, VERSION};
 
 /// No sweep comes near this: a boot takes a few kilobytes. What is larger is something else, or endless.
 const MOST_BYTES: u64 = 256 << 20;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where and when a sweep ran, in words.
 
-use super::{Facts, HostFacts};
+use super::format::{Facts, HostFacts};
 use crate::terminal::{bytes, when};
 
 /// Hexadecimal digits that tell builds apart.

@@ -4,8 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::observe::HostPages;
-use crate::results::{GuestFacts, Results, short};
+use crate::results::{GuestFacts, HostPages, Results, short};
 use crate::terminal::{Screen, bold, count, fields, plain};
 
 pub(super) fn head(results: &Results, path: &Path, screen: Screen) -> String {

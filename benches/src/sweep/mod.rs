@@ -3,7 +3,6 @@
 
 mod engine;
 mod matrix;
-mod modes;
 mod progress;
 mod setup;
 mod stop;
@@ -15,7 +14,6 @@ use std::path::PathBuf;
 
 pub use engine::{Finished, Request, run};
 pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, size};
-pub use modes::{MODES, Mode};
 pub use progress::describe;
 pub use stop::Stop;
 pub use switches::{FULL_SET, Place, SWITCHES, Switch, Without};
