@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 
+use super::HostOptions;
 use super::console::{Console, ConsoleEnd};
+use super::error::HostError;
 use super::machine::{self, Killer, Machine};
 use super::memory::Lent;
 use super::qemu::{self, Files};
 use super::terminal::RawTerminal;
-use super::{HostError, HostOptions};
 use crate::command::{Command, Finish, Outcome, Stdin, Streams};
 use crate::wire::{self, Frame, Kind, Order, Report, Setup, Size, Start};
 use crate::{artifact, initramfs};

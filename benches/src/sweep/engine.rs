@@ -8,12 +8,13 @@ use std::{env, fs};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::error::SweepError;
 use super::matrix::Matrix;
 use super::progress::{Progress, describe};
+use super::setup;
 use super::stop::Stop;
 use super::switches::{Place, Switch, word};
 use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
-use super::{SweepError, setup};
 use crate::command::Command;
 use crate::door::{Door, Error};
 use crate::host::HostOptions;

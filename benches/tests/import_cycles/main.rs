@@ -32,12 +32,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("vmm/src/memory/shape.rs", "vmm/src/memory/plan.rs"),
     ("vmm/src/sandbox", "vmm/src/sandbox/mod.rs"),
     ("vmm/src/vcpu", "vmm/src/vcpu/mod.rs"),
-    ("benches/src/host", "benches/src/host/mod.rs"),
     ("benches/src/report/chart", "benches/src/report/chart/mod.rs"),
-    ("benches/src/soak", "benches/src/soak/mod.rs"),
-    ("benches/src/soak/end.rs", "benches/src/soak/order.rs"),
     ("benches/src/spec", "benches/src/spec/promise.rs"),
-    ("benches/src/sweep", "benches/src/sweep/mod.rs"),
 ];
 
 fn workspace() -> PathBuf {
