@@ -32,8 +32,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("vmm/src/memory/shape.rs", "vmm/src/memory/plan.rs"),
     ("vmm/src/sandbox", "vmm/src/sandbox/mod.rs"),
     ("vmm/src/vcpu", "vmm/src/vcpu/mod.rs"),
-    ("benches/src/report/chart", "benches/src/report/chart/mod.rs"),
-    ("benches/src/spec", "benches/src/spec/promise.rs"),
 ];
 
 fn workspace() -> PathBuf {
