@@ -16,7 +16,6 @@
 pub mod artifact;
 pub mod command;
 pub mod compare;
-pub mod cpio;
 pub mod direct;
 pub mod door;
 pub mod guest;
