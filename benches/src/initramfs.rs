@@ -9,7 +9,7 @@ use cpio::NewcBuilder;
 use cpio::newc::ModeFileType;
 
 use crate::artifact::{self, ArtifactError};
-use crate::whole;
+use crate::atomic_file;
 
 /// A file of the archive, of root's and without a time: the same content gives the same bytes.
 type Entry = (NewcBuilder, Cursor<Vec<u8>>);
@@ -62,7 +62,7 @@ pub fn host() -> Result<Vec<u8>, InitramfsError> {
 /// Writes the tiny guest's initramfs to `out`: all of it or nothing.
 pub fn write_guest(out: &Path) -> Result<(), InitramfsError> {
     let bytes = guest()?;
-    whole::write(out, &bytes).map_err(|source| InitramfsError::Write { path: out.display().to_string(), source })
+    atomic_file::write(out, &bytes).map_err(|source| InitramfsError::Write { path: out.display().to_string(), source })
 }
 
 /// `/init`, the directories that it mounts on, and the console that the kernel opens for it.

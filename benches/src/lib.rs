@@ -34,8 +34,8 @@ pub mod terminal;
 pub mod wire;
 
 mod ablation;
+mod atomic_file;
 mod served;
-mod whole;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
 pub use door::{Door, Error, Kvm, Session, SessionControl};
