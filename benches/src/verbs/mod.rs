@@ -2,6 +2,7 @@
 //! What each verb of the command line does.
 
 pub(crate) mod boot;
+mod helper;
 pub(crate) mod host;
 pub(crate) mod results;
 pub(crate) mod soak;
