@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use flatboot_bench::wire::{self, CONTROL_PORT, Order, Report, STDIN_PORT};
+use flatboot_bench::protocol::{self, CONTROL_PORT, Order, Report, STDIN_PORT};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::session::Session;
@@ -28,10 +28,10 @@ fn serve() -> io::Result<()> {
     let input = ports::open(STDIN_PORT)?;
     let mut orders = control.try_clone()?;
     let session = Arc::new(Session::new(control));
-    session.report(0, &Report::Ready(wire::VERSION))?;
+    session.report(0, &Report::Ready(protocol::VERSION))?;
     let feeder = Arc::clone(&session);
     thread::spawn(move || feeder.feed(input));
-    while let Some(frame) = wire::read_frame(&mut orders)? {
+    while let Some(frame) = protocol::read_frame(&mut orders)? {
         match frame.message()? {
             Order::Setup(setup) => {
                 let report = match mounts::programs_root(&setup) {

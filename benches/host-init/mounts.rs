@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use flatboot_bench::wire::{ROOT_TAG, Setup};
+use flatboot_bench::protocol::{ROOT_TAG, Setup};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_move};
 
 /// Where this machine's files are mounted before they become the root directory of the agent and of programs.

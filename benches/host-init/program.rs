@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatboot_bench::command::EXIT_HOST;
-use flatboot_bench::wire::{CHUNK, Exit, Kind, Report, Size, Start};
+use flatboot_bench::protocol::{CHUNK, Exit, Kind, Report, Size, Start};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use flatboot_bench::wire::{self, Frame, Kind, Report};
+use flatboot_bench::protocol::{self, Frame, Kind, Report};
 use rustix::process::{Signal, pidfd_send_signal};
 
 /// What the threads of the agent share.
@@ -43,11 +43,11 @@ impl Session {
     }
 
     pub(crate) fn report(&self, sequence: u32, report: &Report) -> io::Result<()> {
-        wire::write_message(&mut *self.control(), sequence, report)
+        protocol::write_message(&mut *self.control(), sequence, report)
     }
 
     pub(crate) fn output(&self, kind: Kind, sequence: u32, bytes: &[u8]) -> io::Result<()> {
-        wire::write_frame(&mut *self.control(), kind, sequence, bytes)
+        protocol::write_frame(&mut *self.control(), kind, sequence, bytes)
     }
 
     fn control(&self) -> MutexGuard<'_, File> {
@@ -63,7 +63,7 @@ impl Session {
 
     /// Copies input to whichever command it is for.
     pub(crate) fn feed(&self, mut input: File) {
-        while let Ok(Some(frame)) = wire::read_frame(&mut input) {
+        while let Ok(Some(frame)) = protocol::read_frame(&mut input) {
             let Some(stdin) = self.stdin_for(&frame) else { continue };
             // Without the lock: a program that does not read must not hold up its signals.
             let closed = frame.body.is_empty() || io::Write::write_all(&mut &*stdin, &frame.body).is_err();

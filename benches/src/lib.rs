@@ -23,6 +23,7 @@ pub mod host;
 pub mod initramfs;
 pub mod modes;
 pub mod observe;
+pub mod protocol;
 pub mod report;
 pub mod results;
 pub mod show;
@@ -31,7 +32,6 @@ pub mod spec;
 pub mod stats;
 pub mod sweep;
 pub mod terminal;
-pub mod wire;
 
 mod ablation;
 mod atomic_file;

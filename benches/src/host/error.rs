@@ -65,7 +65,10 @@ pub enum HostError {
     #[error("the emulated host: {0}")]
     Init(String),
     /// The init is of another build.
-    #[error("host-init speaks version {theirs}, flatboot-bench version {}: build both together", crate::wire::VERSION)]
+    #[error(
+        "host-init speaks version {theirs}, flatboot-bench version {}: build both together",
+        crate::protocol::VERSION
+    )]
     Version {
         /// The init's version.
         theirs: u32,
