@@ -5,9 +5,9 @@ use std::fs;
 
 use serde_json::{Map, Value, json};
 
-use crate::checks::{Outcome, fields};
 use crate::files;
 use crate::memory::{meminfo_kib, node_meminfo_kib, vmstat_sum};
+use crate::outcome::{Outcome, fields};
 
 const SETTINGS: &str = "/proc/sys/vm";
 const NODES: &str = "/sys/devices/system/node";

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, fields};
+use crate::outcome::{Outcome, fields};
 use crate::{files, memory};
 
 /// Merges what is free as far as the kernel can, then shows it: free blocks of all zones by order, in `orders`; pages that processors keep for themselves, in `per_cpu_pages`.

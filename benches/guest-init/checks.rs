@@ -46,14 +46,11 @@
 
 use serde_json::{Map, Value};
 
+use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, net, processors, pulse,
-    report,
+    report, showmem, steady, storm, tables, vsock, walk,
 };
-use crate::{showmem, steady, storm, tables, vsock, walk};
-
-/// Fields of a passed or failed check; an error fails it with a field `error`.
-pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
 
 /// Runs the checks in order, reports each, and says whether all passed.
 pub(crate) fn run_all<'a>(checks: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> bool {
@@ -112,9 +109,4 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "echo" => devices::echo(),
         _ => Err(format!("{name}: no such check")),
     }
-}
-
-/// Fields from pairs.
-pub(crate) fn fields<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

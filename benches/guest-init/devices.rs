@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, fields};
+use crate::outcome::{Outcome, fields};
 use crate::{files, report};
 
 const SECTOR: usize = 512;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::checks::{Outcome, fields};
 use crate::files;
 use crate::kernel::DEBUGFS;
 use crate::memory::{PAGE, meminfo_kib};
+use crate::outcome::{Outcome, fields};
 
 /// How long `settle` waits unless told otherwise.
 const LIMIT_S: u64 = 600;

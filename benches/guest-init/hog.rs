@@ -7,8 +7,8 @@ use std::num::NonZero;
 use std::sync::Barrier;
 use std::thread;
 
-use crate::checks::{Outcome, fields};
 use crate::memory;
+use crate::outcome::{Outcome, fields};
 use crate::watch::Watch;
 
 const PAGE: usize = 4096;

@@ -7,7 +7,7 @@ use std::io::Read;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::{MountFlags, mount};
 
-use crate::checks::{Outcome, fields};
+use crate::outcome::{Outcome, fields};
 use crate::{files, memory};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};
 
-use crate::checks::{Outcome, fields};
 use crate::loopback;
+use crate::outcome::{Outcome, fields};
 
 /// Destinations, 127.0.1.0 and on.
 const DESTINATIONS: u8 = 64;

@@ -8,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use rustix::fs::OFlags;
 use serde_json::Value;
 
-use crate::checks::{Outcome, fields};
 use crate::files;
+use crate::outcome::{Outcome, fields};
 
 pub(crate) const DEBUGFS: &str = "/sys/kernel/debug";
 /// Lines of the kernel log that one report repeats.

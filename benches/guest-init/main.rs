@@ -32,6 +32,7 @@ mod memmap;
 mod memory;
 mod modules;
 mod net;
+mod outcome;
 mod processors;
 mod pulse;
 mod report;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use crate::checks::{Outcome, fields};
 use crate::files;
+use crate::outcome::{Outcome, fields};
 
 const NODES: &str = "/sys/kernel/debug/memmap_nodes";
 const VERIFY: &str = "/sys/kernel/debug/memmap_verify";

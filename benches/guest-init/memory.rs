@@ -5,8 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::checks::{Outcome, fields};
 use crate::files;
+use crate::outcome::{Outcome, fields};
 
 pub(crate) const PAGE: usize = 4096;
 /// One allocation; small enough that the last ones come close to what is free.

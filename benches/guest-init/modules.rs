@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::checks::{Outcome, fields};
+use crate::outcome::{Outcome, fields};
 use crate::{files, report};
 
 /// Loads what is in `/modules/RELEASE` for the kernel of that release, in the order that the file `order` there says. Of what

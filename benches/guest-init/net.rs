@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use serde_json::{Map, Value};
 
-use crate::checks::{Outcome, fields};
+use crate::outcome::{Outcome, fields};
 use crate::rtnetlink;
 
 const INTERFACE: &str = "eth0";

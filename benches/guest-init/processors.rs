@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::checks::{Outcome, fields};
 use crate::files;
+use crate::outcome::{Outcome, fields};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 /// Of /proc/cpuinfo, and what they are called in the report.

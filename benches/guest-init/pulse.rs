@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-use crate::checks::{Outcome, fields};
 use crate::devices::{BLOCK, size};
+use crate::outcome::{Outcome, fields};
 use crate::report;
 
 /// What is no scheduler's doing.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::checks::{Outcome, fields};
 use crate::files;
 use crate::memory::{meminfo_kib, node_meminfo_kib};
+use crate::outcome::{Outcome, fields};
 
 const NODE: &str = "/sys/devices/system/node/node0/meminfo";
 /// `MemFree` may fall by what others allocate meanwhile, and rise by what they free: an eighth of a section, in KiB.

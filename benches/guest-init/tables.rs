@@ -11,7 +11,7 @@ use std::thread;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::checks::{Outcome, fields};
+use crate::outcome::{Outcome, fields};
 
 /// On the root file system, a ramfs: what its dentries do not find is not there.
 const FILES: &str = "/tables-files";

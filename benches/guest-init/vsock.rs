@@ -7,8 +7,8 @@ use std::thread;
 
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockListener, VsockStream};
 
-use crate::checks::{Outcome, fields};
 use crate::net::{CARRIED, CONNECTIONS, PATIENCE, carry};
+use crate::outcome::{Outcome, fields};
 
 /// `out/in`: connects to port `out` of the host, where what is sent is sent back, and does the same for whoever connects to the
 /// guest's port `in`, which the host does once the guest has connected.

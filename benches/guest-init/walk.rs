@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::json;
 
-use crate::checks::{Outcome, fields};
 use crate::files;
 use crate::memory::{self, meminfo_kib};
+use crate::outcome::{Outcome, fields};
 
 /// One word of eight bytes for each page frame.
 const PER_PAGE: [&str; 3] = ["/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup"];

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::checks::fields;
 use crate::files;
 use crate::memory::{meminfo_kib, vmstat_sum};
+use crate::outcome::fields;
 
 const PAUSE: Duration = Duration::from_millis(20);
 /// As many complaints are kept: the first one tells what is wrong.

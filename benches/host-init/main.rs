@@ -12,15 +12,13 @@ mod enter;
 mod mounts;
 mod ports;
 mod program;
+mod session;
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 
 use rustix::process::{WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot, sethostname};
-
-/// Where this machine's files are mounted before they become the root directory of the agent and of programs.
-const ROOT: &str = "/root";
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);

@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use flatboot_bench::wire::{ROOT_TAG, Setup};
+use flatboot_bench::protocol::{ROOT_TAG, Setup};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_move};
 
-use crate::ROOT;
-
+/// Where this machine's files are mounted before they become the root directory of the agent and of programs.
+const ROOT: &str = "/root";
 /// Where a cgroup for each program is made.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// Largest 9p message that virtio carries in one request, in bytes: reads of files in few round trips.

@@ -13,13 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatboot_bench::command::EXIT_HOST;
-use flatboot_bench::wire::{CHUNK, Exit, Kind, Report, Size, Start};
+use flatboot_bench::protocol::{CHUNK, Exit, Kind, Report, Size, Start};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::agent::{Agent, Current};
 use crate::mounts::CGROUPS;
+use crate::session::{Current, Session};
 
 /// How long output is waited for after all writers should be dead.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -34,17 +34,17 @@ struct Running {
 }
 
 /// Starts the program; a thread reports its output and its end. An error means that flatboot-bench is gone.
-pub(crate) fn start(agent: &Arc<Agent>, sequence: u32, start: Start) -> io::Result<()> {
+pub(crate) fn start(session: &Arc<Session>, sequence: u32, start: Start) -> io::Result<()> {
     match launch(sequence, start) {
         Err(error) => {
             // Leaves no input waiting for a command that never came to be.
-            agent.begin(Current { sequence, ..Current::default() });
-            agent.report(sequence, &Report::Failed(format!("cannot start a process: {error}")))
+            session.begin(Current { sequence, ..Current::default() });
+            session.report(sequence, &Report::Failed(format!("cannot start a process: {error}")))
         }
         Ok((running, current)) => {
-            agent.begin(current);
-            let agent = Arc::clone(agent);
-            thread::spawn(move || running.follow(&agent, sequence));
+            session.begin(current);
+            let session = Arc::clone(session);
+            thread::spawn(move || running.follow(&session, sequence));
             Ok(())
         }
     }
@@ -89,13 +89,13 @@ fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
 }
 
 impl Running {
-    fn follow(mut self, agent: &Arc<Agent>, sequence: u32) {
+    fn follow(mut self, session: &Arc<Session>, sequence: u32) {
         let (done, finished) = mpsc::channel();
         let copies = self.outputs.len();
         for (kind, from) in self.outputs.drain(..) {
-            let (agent, done) = (Arc::clone(agent), done.clone());
+            let (session, done) = (Arc::clone(session), done.clone());
             thread::spawn(move || {
-                copy(&agent, kind, sequence, from);
+                copy(&session, kind, sequence, from);
                 // Nobody waits any more after the drain limit.
                 let _ = done.send(());
             });
@@ -112,7 +112,7 @@ impl Running {
             }
         }
         {
-            let mut current = agent.current();
+            let mut current = session.current();
             if current.sequence == sequence {
                 *current = Current { sequence, ..Current::default() };
             }
@@ -124,11 +124,11 @@ impl Running {
             Err(error) => Report::Failed(format!("cannot wait for the program: {error}")),
         };
         // flatboot-bench is gone: the agent's main thread notices.
-        let _ = agent.report(sequence, &report);
+        let _ = session.report(sequence, &report);
     }
 }
 
-fn copy(agent: &Agent, kind: Kind, sequence: u32, mut from: File) {
+fn copy(session: &Session, kind: Kind, sequence: u32, mut from: File) {
     let mut buffer = vec![0; CHUNK];
     loop {
         match from.read(&mut buffer) {
@@ -136,7 +136,7 @@ fn copy(agent: &Agent, kind: Kind, sequence: u32, mut from: File) {
             // A terminal's end is EIO.
             Ok(0) | Err(_) => return,
             Ok(n) => {
-                if agent.output(kind, sequence, &buffer[..n]).is_err() {
+                if session.output(kind, sequence, &buffer[..n]).is_err() {
                     return;
                 }
             }

@@ -9,8 +9,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
-use flatboot_bench::observe::{HostPages, Until};
-use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Mode, Request, Shape, Threads, Without};
+use flatboot_bench::modes::Mode;
+use flatboot_bench::observe::Until;
+use flatboot_bench::results::HostPages;
+use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Request, Shape, Threads, Without};
 use flatboot_bench::{Command, HostOptions, soak, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.

@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals to flatboot-bench are signals to the program; a second one ends the host.
+//! Signals to flatboot-bench: what they end, or whom they are handed on to.
 
+use std::sync::Arc;
 use std::{io, thread};
 
 use flatboot_bench::SessionControl;
 use flatboot_bench::direct::DirectControl;
 use flatboot_bench::host::{Control, terminal_size};
+use flatboot_bench::observe::Interrupted;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-/// From here on no signal ends this process: it always cleans up behind itself.
+/// From here on a signal that would end this process is `asked` of instead.
+pub(crate) fn ask(asked: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::spawn(move || signals.forever().for_each(asked));
+    Ok(())
+}
+
+/// For a helper beside a VMM: set by a signal, or by the end of the process that it helps, so that the VMM is ended.
+pub(crate) fn interrupted() -> io::Result<Arc<Interrupted>> {
+    let interrupted = Arc::new(Interrupted::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    Ok(interrupted)
+}
+
+/// Signals are the program's; a second one ends the host. No signal ends this process: it always cleans up behind itself.
 pub(crate) struct Interrupts {
     signals: Signals,
 }

@@ -16,13 +16,14 @@
 pub mod artifact;
 pub mod command;
 pub mod compare;
-pub mod cpio;
 pub mod direct;
 pub mod door;
 pub mod guest;
 pub mod host;
 pub mod initramfs;
+pub mod modes;
 pub mod observe;
+pub mod protocol;
 pub mod report;
 pub mod results;
 pub mod show;
@@ -31,11 +32,10 @@ pub mod spec;
 pub mod stats;
 pub mod sweep;
 pub mod terminal;
-pub mod wire;
 
-mod parts;
+mod ablation;
+mod atomic_file;
 mod served;
-mod whole;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
 pub use door::{Door, Error, Kvm, Session, SessionControl};

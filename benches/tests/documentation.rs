@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use flatboot_bench::modes::MODES;
 use flatboot_bench::spec::Section;
-use flatboot_bench::sweep::{MODES, SWITCHES, Switch};
+use flatboot_bench::sweep::{SWITCHES, Switch};
 
 const SPECIFICATION: &str = include_str!("../../docs/SPECIFICATION.md");
 const MEASURING: &str = include_str!("../../docs/measuring.md");

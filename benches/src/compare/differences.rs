@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::results::{HostFacts, Results};
-use crate::show::short;
+use crate::results::{HostFacts, Results, short};
 use crate::terminal::{bytes, plain};
 
 /// One thing that is not the same in both.

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::stats::Resampled;
+use crate::stats::{CHANCE, LEAST_SAMPLES, Resampled};
 use crate::sweep::describe;
 use crate::terminal::plain;
 
-use super::pairs::{CHANCE, LEAST, Pair};
+use super::pairs::Pair;
 
 /// A ratio above which a variant fails: finite and above 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,7 +96,7 @@ impl Gate {
         if pair.judged().is_none() {
             let words = format!("{ratio:.3}, of {} samples", pair.n());
             return if self.if_shown {
-                Judgement::Unknown(format!("{words}; at least {LEAST} are needed"))
+                Judgement::Unknown(format!("{words}; at least {LEAST_SAMPLES} are needed"))
             } else {
                 Judgement::Failed(format!("{words}: may be noise"))
             };

@@ -6,23 +6,10 @@ mod gate;
 mod pairs;
 mod render;
 
-use std::path::Path;
-
-use crate::results::Results;
 use crate::terminal::{Screen, plain};
 
 pub use gate::{Gate, Limit};
-pub(crate) use pairs::CHANCE;
-pub use pairs::{LEAST, Verdict};
-
-/// One side of the comparison.
-#[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
-    /// The file.
-    pub path: &'a Path,
-    /// What is in it.
-    pub results: &'a Results,
-}
+pub use pairs::{Side, Verdict};
 
 /// What else was asked for.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,16 +2,19 @@
 //! The variants of two files, side by side.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use crate::results::{Group, Results, Variant, groups};
-use crate::stats::{Resampled, median};
+use crate::stats::{CHANCE, LEAST_SAMPLES, Resampled, median};
 
-/// With fewer samples than this on a side nothing can be shown at 95 %: even the whole range of five samples misses their
-/// true median in 1 of 16 cases.
-pub const LEAST: usize = 6;
-
-/// By chance a verdict other than [`Verdict::NoDifference`] comes up so often where there is no difference.
-pub(crate) const CHANCE: f64 = 0.05;
+/// One side of the comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// What is in it.
+    pub results: &'a Results,
+}
 
 /// A variant that is in both files.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl<'a> Pair<'a> {
 
     /// The redrawn ratios, if there are samples enough.
     pub(super) fn judged(&self) -> Option<&Resampled> {
-        self.resampled.as_ref().filter(|_| self.n() >= LEAST)
+        self.resampled.as_ref().filter(|_| self.n() >= LEAST_SAMPLES)
     }
 
     pub(super) fn verdict(&self) -> Verdict {

@@ -6,16 +6,15 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 
 use crate::results::{Variant, blocks};
-use crate::show::{FEW, HostWords, started};
-use crate::stats::RESAMPLES;
+use crate::stats::{CHANCE, FEW_SAMPLES, LEAST_SAMPLES, RESAMPLES};
 use crate::sweep::{describe, size};
 use crate::terminal::{
-    Align, Clock, Column, Row, Screen, Table, bold, count, faint, fields, loud, plain, some_of, warning,
+    Align, Clock, Column, NONE, Row, Screen, Table, bold, count, faint, fields, loud, plain, some_of, warning,
 };
 
 use super::differences::{Difference, others};
-use super::pairs::{CHANCE, LEAST, Matched, Pair, Verdict};
-use super::{Gate, Side};
+use super::gate::Gate;
+use super::pairs::{Matched, Pair, Side, Verdict};
 
 const COLUMNS: &[Column] = &[
     Column { title: "vCPUs", align: Align::Right, expendable: 0 },
@@ -27,8 +26,6 @@ const COLUMNS: &[Column] = &[
     Column { title: "95 % interval", align: Align::Right, expendable: 1 },
     Column { title: "verdict", align: Align::Left, expendable: 0 },
 ];
-
-const NONE: &str = "–";
 
 pub(super) fn render(
     sides: [Side<'_>; 2],
@@ -64,7 +61,7 @@ pub(super) fn render(
 fn head(sides: [Side<'_>; 2], hosts: &[Difference], shared: usize, screen: Screen) -> String {
     let [a, b] = sides.map(|side| {
         let facts = &side.results.facts;
-        (plain(&side.path.display().to_string()), plain(&started(facts)), plain(&facts.host.words()))
+        (plain(&side.path.display().to_string()), plain(&facts.started()), plain(&facts.host.words()))
     });
     let title = bold(&format!("A: {}, B: {}: {} in both", a.0, b.0, count(shared, "variant")));
     let mut list = vec![("A began".to_owned(), a.1), ("B began".to_owned(), b.1)];
@@ -106,10 +103,11 @@ fn warnings(sides: [Side<'_>; 2], hosts: &[Difference], pairs: &[Pair<'_>]) -> V
             warnings.push(format!("{name}: {} failed; `flatboot-bench show` says why", count(failed, "boot")));
         }
     }
-    let few: Vec<_> = pairs.iter().map(Pair::n).filter(|n| *n < FEW).collect();
+    let few: Vec<_> = pairs.iter().map(Pair::n).filter(|n| *n < FEW_SAMPLES).collect();
     if let Some(least) = few.iter().min() {
         let which = some_of(few.len(), pairs.len());
-        warnings.push(format!("fewer than {FEW} samples of {which} (least: {least}): only large differences show"));
+        warnings
+            .push(format!("fewer than {FEW_SAMPLES} samples of {which} (least: {least}): only large differences show"));
     }
     let unlike = pairs.iter().filter(|pair| is_unlike(pair)).count();
     if unlike > 0 {
@@ -177,7 +175,7 @@ fn summary(pairs: &[Pair<'_>]) -> String {
         format!("{} without a difference shown", of(Verdict::NoDifference)),
     ];
     if of(Verdict::TooFew) > 0 {
-        parts.push(format!("{} with fewer than {LEAST} samples", of(Verdict::TooFew)));
+        parts.push(format!("{} with fewer than {LEAST_SAMPLES} samples", of(Verdict::TooFew)));
     }
     format!(
         "{}. B / A: ratio of the median times to init. Interval: bootstrap of {RESAMPLES} resamples; of 20 variants \

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::HostOptions;
-use crate::wire;
+use crate::protocol;
 
 /// The program, looked up in PATH.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
@@ -64,12 +64,13 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.pair("-append", format!("{KERNEL_COMMAND_LINE} {network}").trim_end());
     args.option("-chardev", "file,id=console,path=", &files.console);
     args.text("-serial chardev:console -device virtio-serial-pci");
-    for (id, name, path) in [("control", wire::CONTROL_PORT, &files.control), ("stdin", wire::STDIN_PORT, &files.stdin)]
+    for (id, name, path) in
+        [("control", protocol::CONTROL_PORT, &files.control), ("stdin", protocol::STDIN_PORT, &files.stdin)]
     {
         args.option("-chardev", &format!("socket,id={id},path="), path);
         args.text(&format!("-device virtserialport,chardev={id},name={name}"));
     }
-    args.share("root", wire::ROOT_TAG, Path::new("/"), true);
+    args.share("root", protocol::ROOT_TAG, Path::new("/"), true);
     for (n, directory) in options.writable.iter().enumerate() {
         args.share(&format!("rw{n}"), &share_tag(n), directory, false);
     }

@@ -15,14 +15,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 
+use super::HostOptions;
 use super::console::{Console, ConsoleEnd};
+use super::error::HostError;
 use super::machine::{self, Killer, Machine};
 use super::memory::Lent;
 use super::qemu::{self, Files};
 use super::terminal::RawTerminal;
-use super::{HostError, HostOptions};
 use crate::command::{Command, Finish, Outcome, Stdin, Streams};
-use crate::wire::{self, Frame, Kind, Order, Report, Setup, Size, Start};
+use crate::protocol::{self, Frame, Kind, Order, Report, Setup, Size, Start};
 use crate::{artifact, initramfs};
 
 /// How long QEMU may take to be reaped once its sockets are closed.
@@ -185,14 +186,14 @@ impl HostSession {
     /// Sends input from a thread of its own: a program may never read it.
     fn feed(&self, stdin: Stdin, sequence: u32) {
         let port = Arc::clone(&self.stdin);
-        let send = move |bytes: &[u8]| wire::write_frame(&*port, Kind::Stdin, sequence, bytes);
+        let send = move |bytes: &[u8]| protocol::write_frame(&*port, Kind::Stdin, sequence, bytes);
         let pump = move || -> io::Result<()> {
             match stdin {
                 Stdin::Null => {}
-                Stdin::Bytes(bytes) => bytes.chunks(wire::CHUNK).try_for_each(&send)?,
+                Stdin::Bytes(bytes) => bytes.chunks(protocol::CHUNK).try_for_each(&send)?,
                 Stdin::Inherit | Stdin::Terminal => {
                     let mut input = io::stdin().lock();
-                    let mut buffer = vec![0; wire::CHUNK];
+                    let mut buffer = vec![0; protocol::CHUNK];
                     loop {
                         match input.read(&mut buffer)? {
                             0 => break,
@@ -254,7 +255,7 @@ impl Launched {
         loop {
             let frame = next_frame(&self.host.frames, Some(self.deadline))?;
             match frame.message::<Report>().map_err(connection)? {
-                Report::Ready(wire::VERSION) => remove(&self.directory),
+                Report::Ready(protocol::VERSION) => remove(&self.directory),
                 Report::Ready(theirs) => return Err(Failure::Error(HostError::Version { theirs })),
                 Report::SetUp => return Ok(()),
                 Report::Failed(what) => return Err(Failure::Error(HostError::Init(what))),
@@ -297,7 +298,7 @@ impl Control {
     }
 
     fn send(&self, order: &Order, sequence: u32) -> io::Result<()> {
-        wire::write_message(&mut *lock(&self.stream), sequence, order)
+        protocol::write_message(&mut *lock(&self.stream), sequence, order)
     }
 }
 
@@ -339,7 +340,7 @@ impl Unconnected {
         // Bounded: a program that writes faster than the caller reads is held up, not buffered.
         let (sender, frames) = mpsc::sync_channel(16);
         thread::Builder::new().name("host reports".into()).spawn(move || {
-            while let Some(frame) = wire::read_frame(&mut reader).transpose() {
+            while let Some(frame) = protocol::read_frame(&mut reader).transpose() {
                 let last = frame.is_err();
                 if sender.send(frame).is_err() || last {
                     break;

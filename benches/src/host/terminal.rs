@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::termios::{self, OptionalActions, Termios};
 
-use crate::wire::Size;
+use crate::protocol::Size;
 
 /// Standard input in raw mode until this is dropped.
 #[derive(Debug)]

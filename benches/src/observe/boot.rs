@@ -14,8 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::disable_transparent_huge_pages;
 
 use super::marks::{self, PortReader, Reported, now_ns};
-use super::{Content, FILLED_CHECK, HostPages, INIT_LINE, MarksFrom, Order, Until, memory};
-use crate::results::{End, Sample};
+use super::memory;
+use super::order::{Content, FILLED_CHECK, INIT_LINE, MarksFrom, Order, Until};
+use crate::results::{End, HostPages, Sample};
 
 /// How long a VMM may take from SIGTERM until it has written its timeline.
 const LAST_WORDS: Duration = Duration::from_secs(60);
@@ -450,8 +451,8 @@ mod tests {
             format!("cat {} {}; echo 'FLATBOOT {{}}'; exec sleep 1000", path("to").display(), path("text").display());
         let mut order = order(&script, |_| MarksFrom::Nowhere, directory.path());
         order.files = vec![
-            super::super::StagedFile { path: path("to"), content: Content::Copy(path("from")) },
-            super::super::StagedFile { path: path("text"), content: Content::Text("text".to_owned()) },
+            super::super::order::StagedFile { path: path("to"), content: Content::Copy(path("from")) },
+            super::super::order::StagedFile { path: path("text"), content: Content::Text("text".to_owned()) },
         ];
         sample(boot(&order, &Interrupted::new(false)).unwrap());
         assert_eq!(fs::read_to_string(path("to")).unwrap(), "new");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results for unit tests.
 
-use crate::observe::HostPages;
-use crate::results::{Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Results, Sample, Sweep, VERSION, Variant};
+use crate::results::{
+    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
+};
 
 pub(crate) const GIB: u64 = 1 << 30;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use crate::atomic_file;
 use crate::results::ResultsError;
-use crate::whole;
 
 use super::chart::DrawError;
 
@@ -72,7 +72,7 @@ pub(super) fn refuse_other_files(path: &Path) -> Result<(), ReportError> {
 
 /// Writes `path` whole or not at all.
 pub(super) fn write(path: &Path, html: &str) -> Result<(), ReportError> {
-    whole::write(path, html.as_bytes()).map_err(|source| ReportError::Write { path: path.to_path_buf(), source })
+    atomic_file::write(path, html.as_bytes()).map_err(|source| ReportError::Write { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use crate::parts::{Part, Worth, sets};
+use crate::ablation::{Part, Worth, sets};
 use crate::results::{Boot, End, Group, Variant, groups};
 use crate::stats::{Summary, median, ratio};
 

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::Variant;
-use crate::sweep::MODES;
+use super::format::Variant;
+use crate::modes::MODES;
 
 /// What has VMM, mode, init threads and switch in common.
 #[derive(Debug, Clone, PartialEq, Eq)]

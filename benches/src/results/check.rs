@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{End, Results, Sweep};
+use super::format::{End, Results, Sweep};
 
 /// What is wrong with `sweep`, if anything is.
 pub(super) fn sweep(sweep: &Sweep) -> Result<(), String> {

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::atomic_file;
 use crate::terminal::plain;
-use crate::whole;
 
-use super::{FORMAT, Results, VERSION, check};
+use super::check;
+use super::format::{FORMAT, Results, VERSION};
 
 /// No sweep comes near this: a boot takes a few kilobytes. What is larger is something else, or endless.
 const MOST_BYTES: u64 = 256 << 20;
@@ -161,7 +162,7 @@ fn read<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, Resul
 
 /// Whether a file can be made where `path` is to be.
 pub fn can_save(path: &Path) -> Result<(), ResultsError> {
-    whole::can_write(path).map_err(|source| ResultsError::Write { path: path.to_path_buf(), source })
+    atomic_file::can_write(path).map_err(|source| ResultsError::Write { path: path.to_path_buf(), source })
 }
 
 /// Writes `path` whole or not at all: a power cut leaves the old file or the new one.
@@ -169,5 +170,5 @@ pub fn save(results: &Results, path: &Path) -> Result<(), ResultsError> {
     let failed = |source| ResultsError::Write { path: path.to_path_buf(), source };
     let mut json = serde_json::to_vec_pretty(results).map_err(|error| failed(error.into()))?;
     json.push(b'\n');
-    whole::write(path, &json).map_err(failed)
+    atomic_file::write(path, &json).map_err(failed)
 }

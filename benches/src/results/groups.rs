@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The samples of each variant, together.
 
-use super::{End, Results, Sample, Variant};
+use super::format::{End, Results, Sample, Variant};
 
 /// One variant and what came of it.
 #[derive(Debug, Clone)]

@@ -4,18 +4,14 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::observe::HostPages;
-use crate::results::{Facts, GuestFacts, HostFacts, Results};
-use crate::terminal::{Screen, bold, bytes, count, fields, plain, when};
-
-/// Hexadecimal digits that tell builds apart.
-const DIGITS: usize = 12;
+use crate::results::{GuestFacts, HostPages, Results, short};
+use crate::terminal::{Screen, bold, count, fields, plain};
 
 pub(super) fn head(results: &Results, path: &Path, screen: Screen) -> String {
     let (sweep, facts) = (&results.sweep, &results.facts);
     let variants = count(sweep.variants.len(), "variant");
     let title = format!("{}: {variants} × {}", path.display(), count(sweep.runs as usize, "run"));
-    let mut list = vec![("began", started(facts)), ("host", facts.host.words())];
+    let mut list = vec![("began", facts.started()), ("host", facts.host.words())];
     if let Some(machine) = &facts.host.machine_cpu_model {
         list.push(("machine", format!("{machine}, below the emulated host")));
     }
@@ -30,26 +26,6 @@ pub(super) fn head(results: &Results, path: &Path, screen: Screen) -> String {
     }
     let list: Vec<_> = list.into_iter().map(|(label, text)| (label.to_owned(), plain(&text))).collect();
     format!("{}\n{}", bold(&plain(&title)), fields(&list, screen.width))
-}
-
-/// When, and from which sources.
-pub(crate) fn started(facts: &Facts) -> String {
-    let revision = facts.revision.as_ref().map(|revision| format!(", revision {}", short(revision)));
-    when(facts.began_unix_s) + &revision.unwrap_or_default()
-}
-
-/// A host in words.
-pub(crate) trait HostWords {
-    /// One line.
-    fn words(&self) -> String;
-}
-
-impl HostWords for HostFacts {
-    fn words(&self) -> String {
-        let Self { kvm, cpu_model, kernel, thp, .. } = self;
-        let (cpus, memory) = (self.cpus, bytes(self.memory_bytes));
-        format!("{kvm} KVM, {cpus} × {cpu_model}, {memory}, Linux {kernel}, THP {thp}")
-    }
 }
 
 fn guest(facts: &GuestFacts) -> String {
@@ -69,10 +45,4 @@ fn guest(facts: &GuestFacts) -> String {
 /// Most programs say their name with their version.
 fn version_words(name: &str, version: &str) -> String {
     if version.to_lowercase().contains(&name.to_lowercase()) { version.to_owned() } else { format!("{name} {version}") }
-}
-
-/// The beginning of a long hexadecimal number; anything else as it is.
-pub(crate) fn short(hash: &str) -> String {
-    let digits = hash.bytes().take_while(u8::is_ascii_hexdigit).count();
-    if digits > DIGITS { format!("{}{}", &hash[..DIGITS], &hash[digits..]) } else { hash.to_owned() }
 }

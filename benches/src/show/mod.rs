@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flatboot-bench show`: a results file as a table.
 
+mod ablation;
 mod head;
-mod parts;
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,16 +10,11 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 
 use crate::results::{Block, Group, Results, blocks, groups};
-use crate::stats::{Summary, median, ratio};
+use crate::stats::{FEW_SAMPLES, Summary, median, ratio};
 use crate::sweep::{describe, size};
 use crate::terminal::{
-    Align, Clock, Column, Row, Screen, Table, bytes, count, faint, fields, plain, some_of, times, warning,
+    Align, Clock, Column, NONE, Row, Screen, Table, bytes, count, faint, fields, plain, some_of, times, warning,
 };
-
-pub(crate) use head::{HostWords, short, started};
-
-/// With fewer samples than this, p95 and spread say little.
-pub const FEW: usize = 10;
 
 const COLUMNS: &[Column] = &[
     Column { title: "vCPUs", align: Align::Right, expendable: 0 },
@@ -38,8 +33,6 @@ const LEGEND: &str = "Time to init. p95: 95 % of the boots took no longer. sprea
                       the median. growth: median over that of the smallest memory with the same vCPUs. host memory: of the \
                       VMM at init, median.";
 
-const NONE: &str = "–";
-
 /// The whole text for `results`, which lay in `path`, with styles.
 #[must_use]
 pub fn render(results: &Results, path: &Path, screen: Screen) -> String {
@@ -53,10 +46,10 @@ pub fn render(results: &Results, path: &Path, screen: Screen) -> String {
         out += &warning(text, screen.width);
     }
     let failures = failures(&groups);
-    let parts = parts::table(&groups);
+    let ablation = ablation::table(&groups);
     out += &drawn(&table(groups), LEGEND, screen);
-    if let Some(parts) = parts {
-        out += &drawn(&parts, parts::LEGEND, screen);
+    if let Some(table) = ablation {
+        out += &drawn(&table, ablation::LEGEND, screen);
     }
     if !failures.is_empty() {
         let _ = write!(out, "\n  Last failure of each variant that had one\n{}", fields(&failures, screen.width));
@@ -84,10 +77,11 @@ fn warnings(results: &Results, groups: &[Group<'_>]) -> Vec<String> {
         let variants = groups.iter().filter(|group| group.failed > 0).count();
         warnings.push(format!("{} failed, of {}", count(failed, "boot"), count(variants, "variant")));
     }
-    let few: Vec<_> = groups.iter().map(|group| group.samples.len()).filter(|n| *n < FEW).collect();
+    let few: Vec<_> = groups.iter().map(|group| group.samples.len()).filter(|n| *n < FEW_SAMPLES).collect();
     if let Some(fewest) = few.iter().min() {
         let which = some_of(few.len(), groups.len());
-        warnings.push(format!("fewer than {FEW} samples of {which} (least: {fewest}): p95 and spread say little"));
+        warnings
+            .push(format!("fewer than {FEW_SAMPLES} samples of {which} (least: {fewest}): p95 and spread say little"));
     }
     let by_console = |group: &&Group<'_>| group.samples.iter().any(|sample| !sample.by_mark);
     let mut vmms: Vec<_> = groups.iter().filter(by_console).map(|group| plain(&group.variant.vmm)).collect();

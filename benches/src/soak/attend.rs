@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 use super::http::{self, Answer};
 use super::left;
-use super::order::{DISK, Order, SOCKET, STDERR, STDOUT, Seen, Step, TIMELINE};
+use super::order::{DISK, Order, SOCKET, STDERR, STDOUT, Seen, TIMELINE};
+use super::step::Step;
 use crate::observe::Interrupted;
 
 /// Where a host has a file system of its own, so that sockets can be made and locks be held.

@@ -4,7 +4,7 @@
 use super::dice::Dice;
 use super::end::{End, GUEST, REQUESTS, RESTARTS, SIGNALS};
 use super::plan::{Api, Disk, Plan, Rest, Serial};
-use crate::sweep::{MODES, Mode};
+use crate::modes::{MODES, Mode};
 
 /// Classes of sizes: the share of boots in percent, least and most MiB. All other guests are larger, and take long where
 /// all of their memmap is filled.

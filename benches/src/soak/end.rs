@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ways a boot ends, and what flatboot then says.
 
-use super::order::Step;
+use super::step::Step;
 
 /// `EXIT_SIGNAL + n` is death by signal n.
 const EXIT_SIGNAL: u8 = 128;

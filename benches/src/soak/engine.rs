@@ -11,10 +11,11 @@ use std::{env, fs, thread};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::error::SoakError;
 use super::order::{Order, Seen};
 use super::plan::Plan;
 use super::tally::Tally;
-use super::{SoakError, judge, log};
+use super::{judge, log};
 use crate::command::Command;
 use crate::door::{Door, Error, Session};
 use crate::host::HostOptions;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::plan::{Api, Plan, Serial};
+use super::step::Step;
 use crate::guest::Guest;
 
 /// The socket of the API, in the attendant's directory, which is flatboot's working directory.
@@ -40,21 +41,6 @@ pub struct Order {
     pub steps: Vec<Step>,
     /// The VMM is ended after this time.
     pub limit_ms: u64,
-}
-
-/// Something that the attendant does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
-    /// Waits until init has done its checks so many times.
-    Inits(usize),
-    /// Waits so many milliseconds.
-    Sleep(u64),
-    /// Sends a signal.
-    Signal(i32),
-    /// Makes this request, which must be granted.
-    Put(String),
-    /// Pauses the VM for so many milliseconds, unless it is over by then.
-    Rest(u64),
 }
 
 /// What the attendant has seen.

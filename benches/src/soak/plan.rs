@@ -2,7 +2,7 @@
 //! One boot: what VM it is, what happens to it, and how it ends.
 
 use super::end::End;
-use crate::sweep::Mode;
+use crate::modes::Mode;
 
 /// One boot, all of it decided by the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]

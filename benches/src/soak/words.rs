@@ -115,7 +115,7 @@ mod tests {
             log: "loglevel=5",
             work: "hog=64M",
             end: End::Killed(812),
-            mode: crate::sweep::Mode::named("async").unwrap(),
+            mode: crate::modes::Mode::named("async").unwrap(),
             seed: 1,
         };
         let expected = "513 MiB, 1 vCPU, async with 2 threads, no hand-off, layout=pc, thp=off, early=off, \

@@ -124,8 +124,6 @@ impl Bench {
     /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).
     pub fn footprint(&self, guest: Guest) -> Result<u64, BenchError> {
         let console = self.scratch.join("console");
-        let socket = format!("path={}", self.control().0.display());
-        let guest = guest.options(["--api-socket", &socket]);
         Ok(footprint::measure(&mut self.host()?, &self.flatboot, guest, &console)?)
     }
 

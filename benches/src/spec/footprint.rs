@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! flatboot's own memory: what is resident in its process outside of the guest's memory.
+//! flatboot's own memory: what is resident in its process outside of the guest's memory, with a control socket.
 
 use std::path::Path;
 
@@ -8,11 +8,13 @@ use crate::door::{Error, Session};
 use crate::guest::Guest;
 
 /// Runs its arguments with init's console in the file `$0`, waits for init's last line, shows the mappings, ends it.
+/// Sockets need a file system of the host's own, which /run is in the emulated one.
 const SCRIPT: &str = r#"
-    rm -f "$0"; "$@" & pid=$!
+    directory=$(mktemp -d -p /run 2>/dev/null || mktemp -d) && socket=$directory/socket
+    rm -f "$0"; "$@" --api-socket "path=$socket" & pid=$!
     n=0; until grep -q '"check":"done"' "$0" 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ] || break; sleep 0.1; done
-    [ $n -lt 600 ] && cat /proc/$pid/smaps
-    kill -KILL $pid; wait $pid
+    if [ ! -S "$socket" ]; then echo 'there is no control socket' >&2; elif [ $n -lt 600 ]; then cat /proc/$pid/smaps; fi
+    kill -KILL $pid; wait $pid; rm -rf "$directory"
 "#;
 
 /// What the file of guest memory is called when it is shared, and so can be told from the rest.
@@ -29,7 +31,7 @@ pub enum FootprintError {
     NoGuest(String),
 }
 
-/// KiB that are resident outside of guest memory when `guest`, given 1 vCPU and 128 MiB, has done its checks.
+/// KiB that are resident outside of guest memory when `guest`, given 1 vCPU, 128 MiB and a control socket, has done its checks.
 ///
 /// `console` is a file that may be written behind the door. Source: `Rss` in `/proc/PID/smaps`.
 pub fn measure(session: &mut Session, flatboot: &Path, guest: Guest, console: &Path) -> Result<u64, FootprintError> {
@@ -74,5 +76,16 @@ mod tests {
         assert_eq!(resident_kib_outside_guest(smaps), Some(624));
         assert_eq!(resident_kib_outside_guest("00400000-00500000 r-xp 0 fe:00 1\nRss: 600 kB\n"), None);
         assert_eq!(resident_kib_outside_guest(""), None);
+    }
+
+    #[test]
+    fn without_a_control_socket_nothing_is_measured() {
+        let console = tempfile::NamedTempFile::new().unwrap();
+        let vmm = format!("echo '\"check\":\"done\"' >{}; exec sleep 60", console.path().display());
+        let mut script = std::process::Command::new("/bin/sh");
+        script.args(["-c", SCRIPT]).arg(console.path()).args(["/bin/sh", "-c", &vmm]);
+        let output = script.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("there is no control socket"), "{output:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! [`PROMISES`] is their one home. docs/SPECIFICATION.md shows it, and a test holds the two against each other.
 
 mod bench;
+mod bound;
 mod cargo;
 mod clocks;
 pub mod footprint;
@@ -19,8 +20,9 @@ mod stop;
 mod sweeps;
 
 pub use bench::{Bench, BenchError, Variant};
+pub use bound::Bound;
 pub use outcome::{Outcome, Status};
-pub use promise::{Bound, Promise, Proof, Section};
+pub use promise::{Promise, Proof, Section};
 pub use promises::PROMISES;
 pub use run::{Options, SpecError, list, run};
 pub use samples::{Sample, Samples};

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a promise is.
 
-use std::fmt;
-
-use super::PROMISES;
 use super::speed::Claim;
 use super::sweeps::{Measure, SweepClaim};
-
-/// Each run of `--runs` is so many rounds where the bound is some per cent from what holds: less than single boots differ on a
-/// machine that others use.
-pub(super) const ROUNDS_OF_CLOSE_BOUNDS: usize = 3;
 
 /// Something that Flatboot promises, and the proof of it.
 #[derive(Debug)]
@@ -65,35 +58,6 @@ pub enum Proof {
     Tests(&'static [&'static str]),
 }
 
-/// What a number must be.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Bound {
-    /// This or more.
-    AtLeast(f64),
-    /// This or less.
-    AtMost(f64),
-}
-
-impl Bound {
-    /// Whether `value` is within the bound; NaN never is.
-    #[must_use]
-    pub fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtLeast(least) => write!(f, "at least {least}"),
-            Self::AtMost(most) => write!(f, "at most {most}"),
-        }
-    }
-}
-
 impl Section {
     /// All of them, in the order of the document.
     pub const ALL: [Self; 4] = [Self::Speed, Self::Size, Self::Limits, Self::Behaviour];
@@ -107,15 +71,6 @@ impl Section {
             Self::Limits => "limits",
             Self::Behaviour => "behaviour",
         }
-    }
-
-    /// The table of this section in docs/SPECIFICATION.md.
-    #[must_use]
-    pub fn table(self) -> String {
-        let rows = PROMISES.iter().filter(|promise| promise.section == self);
-        let rows =
-            rows.map(|promise| format!("| `{}` | {} | `{}` |\n", promise.name, promise.text(), promise.command()));
-        "| Name | Promise | Command |\n|---|---|---|\n".to_owned() + &rows.collect::<String>()
     }
 }
 
@@ -169,39 +124,6 @@ impl Promise {
                     .map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() });
                 format!("cargo test {}", words.collect::<Vec<_>>().join(" "))
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bounds() {
-        assert!(Bound::AtLeast(1.5).holds(1.5) && !Bound::AtLeast(1.5).holds(1.49));
-        assert!(Bound::AtMost(1.1).holds(1.1) && !Bound::AtMost(1.1).holds(1.11));
-        assert!(!Bound::AtLeast(1.0).holds(f64::NAN) && !Bound::AtMost(1.0).holds(f64::NAN));
-    }
-
-    #[test]
-    fn names_are_unique_and_sections_together() {
-        for (index, promise) in PROMISES.iter().enumerate() {
-            let others = PROMISES.iter().skip(index + 1);
-            assert!(others.clone().all(|other| other.name != promise.name), "{} is there twice", promise.name);
-            assert!(Section::ALL.iter().all(|section| section.name() != promise.name), "{} is a section", promise.name);
-            let then = PROMISES.get(index + 1).map(|next| next.section as u8);
-            assert!(then.is_none_or(|then| then >= promise.section as u8), "{} is out of order", promise.name);
-        }
-    }
-
-    /// A bound that the sentence does not say would be a promise that nobody reads.
-    #[test]
-    fn every_bound_is_told() {
-        for promise in PROMISES {
-            let told = promise.statement.contains("{bound}");
-            assert_eq!(told, !matches!(promise.proof, Proof::Script(_) | Proof::Tests(_)), "{}", promise.name);
-            assert!(!promise.text().contains(['{', '}', '|']), "{}", promise.text());
         }
     }
 }

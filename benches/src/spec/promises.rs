@@ -2,7 +2,8 @@
 //! The promises. A new one is an entry here and the row of docs/SPECIFICATION.md that the test then asks for.
 
 use super::bench::{Bench, BenchError, Variant};
-use super::promise::{Bound, Promise, Proof, ROUNDS_OF_CLOSE_BOUNDS, Section};
+use super::bound::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
+use super::promise::{Promise, Proof, Section};
 use super::samples::Samples;
 use super::speed::{self, Claim};
 use super::sweeps::{Measure, SweepClaim};
@@ -393,4 +394,41 @@ const fn tests(
     arguments: &'static [&'static str],
 ) -> Promise {
     Promise { name, section, statement, proof: Proof::Tests(arguments) }
+}
+
+impl Section {
+    /// The table of this section in docs/SPECIFICATION.md.
+    #[must_use]
+    pub fn table(self) -> String {
+        let rows = PROMISES.iter().filter(|promise| promise.section == self);
+        let rows =
+            rows.map(|promise| format!("| `{}` | {} | `{}` |\n", promise.name, promise.text(), promise.command()));
+        "| Name | Promise | Command |\n|---|---|---|\n".to_owned() + &rows.collect::<String>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sections_together() {
+        for (index, promise) in PROMISES.iter().enumerate() {
+            let others = PROMISES.iter().skip(index + 1);
+            assert!(others.clone().all(|other| other.name != promise.name), "{} is there twice", promise.name);
+            assert!(Section::ALL.iter().all(|section| section.name() != promise.name), "{} is a section", promise.name);
+            let then = PROMISES.get(index + 1).map(|next| next.section as u8);
+            assert!(then.is_none_or(|then| then >= promise.section as u8), "{} is out of order", promise.name);
+        }
+    }
+
+    /// A bound that the sentence does not say would be a promise that nobody reads.
+    #[test]
+    fn every_bound_is_told() {
+        for promise in PROMISES {
+            let told = promise.statement.contains("{bound}");
+            assert_eq!(told, !matches!(promise.proof, Proof::Script(_) | Proof::Tests(_)), "{}", promise.name);
+            assert!(!promise.text().contains(['{', '}', '|']), "{}", promise.text());
+        }
+    }
 }

@@ -2,8 +2,8 @@
 //! Promises of speed: which boots are compared, in which step, and what their ratio must be.
 
 use super::bench::{Bench, BenchError, Variant};
+use super::bound::Bound;
 use super::outcome::{Outcome, Status};
-use super::promise::Bound;
 use super::samples::{Samples, milliseconds};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, io};
 
+use super::bound::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
 use super::outcome::{Outcome, Status};
-use super::promise::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
 use super::samples::milliseconds;
 use crate::results::{self, Group, Results, ResultsError, groups};
 use crate::stats::{self, median};

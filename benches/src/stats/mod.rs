@@ -4,5 +4,5 @@
 mod bootstrap;
 mod order;
 
-pub use bootstrap::{Interval, RESAMPLES, Resampled};
-pub use order::{Summary, median, percentile, ratio, ratio_by_round};
+pub use bootstrap::{CHANCE, Interval, LEAST_SAMPLES, RESAMPLES, Resampled};
+pub use order::{FEW_SAMPLES, Summary, median, percentile, ratio, ratio_by_round};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Order statistics of samples.
 
+/// With fewer samples than this, p95 and spread say little.
+pub const FEW_SAMPLES: usize = 10;
+
 /// What a column of samples comes down to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {

@@ -8,18 +8,19 @@ use std::{env, fs};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::error::SweepError;
 use super::matrix::Matrix;
-use super::modes::{Mode, STOCK};
 use super::progress::{Progress, describe};
+use super::setup;
 use super::stop::Stop;
 use super::switches::{Place, Switch, word};
 use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
-use super::{SweepError, setup};
 use crate::command::Command;
 use crate::door::{Door, Error};
 use crate::host::HostOptions;
-use crate::observe::{HostPages, Order, Surroundings, Until};
-use crate::results::{self, Boot, End, FORMAT, Facts, Results, Sweep, VERSION, Variant};
+use crate::modes::{Mode, STOCK};
+use crate::observe::{Order, Surroundings, Until};
+use crate::results::{self, Boot, End, FORMAT, Facts, HostPages, Results, Sweep, VERSION, Variant};
 use crate::{artifact, initramfs};
 
 /// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them. The

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::modes::Mode;
 use super::switches::Switch;
 use super::vmm::Kind;
+use crate::modes::{MODES, Mode};
 use crate::results::Variant;
 
 /// Smallest guest, in bytes: what flatboot accepts.
@@ -112,7 +112,7 @@ impl FromStr for &'static Mode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = || super::MODES.iter().map(|mode| mode.name).collect::<Vec<_>>().join(", ");
+        let names = || MODES.iter().map(|mode| mode.name).collect::<Vec<_>>().join(", ");
         Mode::named(text).ok_or_else(|| format!("{text:?}: must be one of {}", names()))
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         let matrix = |vmms: Vec<Kind>| Matrix {
             shapes: Matrix::shapes(&[one], &[Cpus(2)]),
             vmms,
-            modes: super::super::MODES.iter().collect(),
+            modes: MODES.iter().collect(),
             threads: Vec::new(),
             without: SWITCHES.iter().collect(),
         };

@@ -90,7 +90,7 @@ fn words(left: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::HostPages;
+    use crate::results::HostPages;
 
     #[test]
     fn time_left_is_that_of_the_variants_to_come() {

@@ -12,7 +12,7 @@ use std::{env, fs};
 use object::Object;
 use sha2::{Digest, Sha256};
 
-use super::SweepError;
+use super::error::SweepError;
 use super::vmm::{Choice, Vmm};
 use crate::artifact;
 use crate::door::Kvm;

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use super::modes::Mode;
+use crate::modes::Mode;
 
 /// A part of what makes boots fast, which one word turns off.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER};
 use serde_json::json;
 
 use super::switches::{Place, Switch, word};
-use crate::observe::{Content, HostPages, MarksFrom, Order, StagedFile, Until};
+use crate::observe::{Content, MarksFrom, Order, StagedFile, Until};
+use crate::results::HostPages;
 
 /// The kernel's images, by the names that its build gives them.
 const VMLINUX: &str = "vmlinux";

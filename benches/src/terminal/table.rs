@@ -7,6 +7,9 @@ use anstyle::Style;
 
 use super::screen::{BOLD, DIM};
 
+/// What stands where there is no value.
+pub(crate) const NONE: &str = "–";
+
 const INDENT: usize = 2;
 const GAP: usize = 2;
 

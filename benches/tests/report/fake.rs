@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Made-up results that look like measured ones. Nothing here was measured: pictures of it are for looking at pages only.
 
-use flatboot_bench::observe::HostPages;
 use flatboot_bench::results::{
-    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Results, Sample, Sweep, VERSION, Variant,
+    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
 };
 
 const GIB: u64 = 1 << 30;

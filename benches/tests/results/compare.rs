@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `compare` says, and its exit codes.
 
-use flatboot_bench::observe::HostPages;
-use flatboot_bench::results::{End, Results};
+use flatboot_bench::results::{End, HostPages, Results};
 
 use super::{Case, Files, bench, changed, failed, finished, noisy, reached, results, run, variant};
 

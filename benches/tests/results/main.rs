@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fastrand::Rng;
-use flatboot_bench::observe::HostPages;
 use flatboot_bench::results::{
-    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Results, Sample, Sweep, VERSION, Variant, save,
+    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Results, Sample, Sweep, VERSION, Variant, save,
 };
 use tempfile::TempDir;
 

@@ -4,7 +4,7 @@
 use std::fs;
 
 use flatboot_bench::guest::Ended;
-use flatboot_bench::sweep::MODES;
+use flatboot_bench::modes::MODES;
 use flatboot_handoff::{Region, RegionFlags, encode, encoded_len};
 use libtest_mimic::Failed;
 use serde_json::Value;

@@ -9,7 +9,7 @@ use super::super::phases::{Bar, Phases};
 use super::super::plot::Unit;
 use super::super::style::Role;
 use super::scale::{self, Scale};
-use super::{Area, DrawError, Words, bold, picture, pixel, text};
+use super::svg::{Area, DrawError, Words, bold, picture, pixel, text};
 
 const WIDTH: u32 = 1080;
 const LEFT: i32 = 84;

@@ -7,8 +7,9 @@ use plotters::style::text_anchor::{HPos, VPos};
 use super::super::format::float;
 use super::super::plot::{Plot, Spot, Track, Unit};
 use super::super::style::Role;
+use super::marker;
 use super::scale::{self, Scale};
-use super::{Area, DrawError, Words, marker, picture, pixel, text};
+use super::svg::{Area, DrawError, Words, picture, pixel, text};
 
 const HEIGHT: u32 = 380;
 /// Pixels between the edges and the plotting area: left for labels, right for half of one.

@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 
 use super::super::style::{Marker, Role, Style};
-use super::{Area, DrawError};
+use super::svg::{Area, DrawError};
 
 /// Draws the line's marker around `at`.
 pub(super) fn draw(area: &Area<'_>, style: Style, at: (i32, i32)) -> Result<(), DrawError> {

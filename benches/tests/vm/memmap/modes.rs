@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ways to fill the memmap, and what each promises.
 
-use flatboot_bench::sweep;
+use flatboot_bench::modes::MODES;
 use libtest_mimic::Failed;
 
 use crate::vm::lab::require;
@@ -51,7 +51,7 @@ impl Mode {
 
 /// A mode that sweeps know is tested here.
 pub(super) fn none_is_forgotten() -> Result<(), Failed> {
-    let forgotten: Vec<_> = sweep::MODES
+    let forgotten: Vec<_> = MODES
         .iter()
         .filter(|mode| !mode.is_stock())
         .map(|mode| mode.name)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What flatboot-bench and the emulated host's init say to each other, over two virtio-serial ports.
+//! The protocol of flatboot-bench and the emulated host's init, over two virtio-serial ports.
 //!
 //! A frame is a 9-byte header (kind u8, sequence u32 LE, length u32 LE) and `length` bytes of body. The *control* port
 //! carries orders to the init and reports and output back; the *stdin* port carries only input, so that a program which

@@ -3,13 +3,11 @@
 
 use anstyle::{AnsiColor, Style};
 
-use crate::parts::{Part, Worth, sets};
+use crate::ablation::{Part, Worth, sets};
 use crate::results::Group;
 use crate::stats::median;
 use crate::sweep::size;
-use crate::terminal::{Align, Clock, Column, Row, Table, bytes, plain};
-
-use super::NONE;
+use crate::terminal::{Align, Clock, Column, NONE, Row, Table, bytes, plain};
 
 const COLUMNS: &[Column] = &[
     Column { title: "switched off", align: Align::Left, expendable: 0 },

@@ -10,8 +10,8 @@ use flatboot_bench::artifact::ArtifactError;
 use flatboot_bench::{Command, Door, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
 use rustix::process::Signal;
 
-use crate::Failure;
 use crate::cli::BootArgs;
+use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 
 /// What agetty writes when one can log in.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What each part is worth: variants with one part switched off, each over the same with the full set.
 
-use crate::compare::{CHANCE, LEAST};
 use crate::results::{Group, Variant, blocks};
-use crate::stats::{Interval, Resampled};
+use crate::stats::{CHANCE, Interval, LEAST_SAMPLES, Resampled};
 
 /// Variants that differ in nothing but memory and the part that is off.
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl<'a> Part<'a> {
             ratio: resampled.as_ref().map(|resampled| resampled.ratio),
             interval: None,
         };
-        part.interval = resampled.filter(|_| part.n() >= LEAST).map(|resampled| resampled.interval(CHANCE));
+        part.interval = resampled.filter(|_| part.n() >= LEAST_SAMPLES).map(|resampled| resampled.interval(CHANCE));
         part
     }
 

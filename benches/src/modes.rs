@@ -17,7 +17,7 @@ pub struct Mode {
 /// The kernel with the whole series.
 const PATCHED: &str = "guest";
 /// The one without, but for the boot marks.
-pub(super) const STOCK: &str = "stock";
+pub(crate) const STOCK: &str = "stock";
 
 /// All modes, slowest first. A new one is a line here.
 pub const MODES: &[Mode] = &[

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that are there whole or not at all.
+//! Files that are replaced atomically: they are there whole or not at all.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `show` and `compare`: what results files say.
+//! `show`, `compare` and `report`: what results files say.
 
 use std::error::Error;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use flatboot_bench::compare::{self, Options, Side};
 use flatboot_bench::terminal::{self, Screen};
-use flatboot_bench::{results, show};
+use flatboot_bench::{report, results, show};
 
-use crate::cli::CompareArgs;
-use crate::print_chain;
+use crate::cli::{CompareArgs, ReportArgs};
+use crate::failure::print_chain;
 
 /// Exit code where there is nothing to show: a file is no good, or two cannot be compared.
 const EXIT_NOTHING: u8 = 2;
@@ -34,6 +34,23 @@ pub(crate) fn compare(args: &CompareArgs) -> ExitCode {
         terminal::print(&text)?;
         Ok(gate.map_or(0, |gate| gate.exit_code()))
     })())
+}
+
+/// Their charts, in one page.
+pub(crate) fn report(ReportArgs { files, out }: &ReportArgs) -> ExitCode {
+    match report::write(files, out) {
+        Ok(written) => {
+            if written.hosts > 1 {
+                eprintln!("flatboot-bench: the files come from {} hosts: each has charts of its own", written.hosts);
+            }
+            println!("{}: {} KiB; open it in a browser", out.display(), written.bytes.div_ceil(1024));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            print_chain(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
 }
 
 fn end(result: Result<u8, Box<dyn Error>>) -> ExitCode {

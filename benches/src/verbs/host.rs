@@ -9,8 +9,8 @@ use flatboot_bench::direct::DirectSession;
 use flatboot_bench::host::HostError;
 use flatboot_bench::{Command, Door, Error, Finish, HostOptions, HostSession, Kvm, Stdin, Streams, artifact};
 
-use crate::Failure;
 use crate::cli::{DoorArgs, PlaceArgs, RunArgs};
+use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 
 /// The door: directly or emulated.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the observer is asked to do.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::HostPages;
+
+/// What init's first line on the console contains, whatever the VMM.
+pub const INIT_LINE: &str = "FLATBOOT {";
+/// The guest's check that ends when its kernel's memmap is filled, and what is then looked for on the console.
+pub(super) const FILLED_CHECK: &str = "settle";
+
+/// One boot to be observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The VMM.
+    pub program: String,
+    /// Its arguments. The guest's console must be the VMM's standard output.
+    pub args: Vec<String>,
+    /// Where the marks come from.
+    pub marks: MarksFrom,
+    /// Files to make before the clock starts.
+    pub files: Vec<StagedFile>,
+    /// A boot without init after this time has failed.
+    pub limit_ms: u64,
+    /// How long it is watched.
+    pub until: Until,
+    /// The pages that the host may back the VMM's memory with.
+    pub host_pages: HostPages,
+}
+
+/// How long a guest is watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    /// To init's first line.
+    #[default]
+    Init,
+    /// Until its init says that the memmap is filled, for [`Order::limit_ms`] after its first line at the most.
+    Filled,
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "init" => Ok(Self::Init),
+            "filled" => Ok(Self::Filled),
+            _ => Err(format!("{text:?}: must be init or filled")),
+        }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Init => "init",
+            Self::Filled => "filled",
+        })
+    }
+}
+
+/// Where the marks come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MarksFrom {
+    /// The VMM writes flatboot's timeline to this file when it is sent SIGTERM.
+    Timeline(PathBuf),
+    /// The VMM writes every byte of the mark port to this FIFO, which the observer makes.
+    Port(PathBuf),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// A file to make before the clock starts, in memory where the host is emulated: every VMM finds its files as fast to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedFile {
+    /// The file to make.
+    pub path: PathBuf,
+    /// What goes into it.
+    pub content: Content,
+}
+
+/// What goes into a staged file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    /// A copy of this file.
+    Copy(PathBuf),
+    /// This text.
+    Text(String),
+}
