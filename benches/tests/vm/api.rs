@@ -139,8 +139,8 @@ pty=$(get vm.info | grep -o '"file":"/dev/pts/[0-9]*"' | cut -d'"' -f4); [ -c "$
         *'"line":"typed"'*) echo heard; break ;;
         esac
     done
+    get vm.counters | grep -o '"_console":{"dropped_bytes":[0-9]*'
 )
-get vm.counters | grep -o '"_console":{"dropped_bytes":[0-9]*'
 put vmm.shutdown; wait $pid
 "#;
     let script = script(lab, "console=hvc0 flatboot.check=echo flatboot.end=hang", rest);
