@@ -11,8 +11,9 @@ use super::machine::{self, Console, Machine};
 use super::{BootError, Control};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
+use crate::devices::running::{WorkerError, Workers};
 use crate::devices::terminal;
-use crate::devices::virtio::{Running, VirtioWorker, WorkerError};
+use crate::devices::virtio::VirtioWorker;
 use crate::listener::Bound;
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
@@ -63,7 +64,7 @@ pub struct Booted {
     /// The vCPUs.
     pub vcpus: Threads,
     /// The devices' threads.
-    pub workers: Vec<Running>,
+    pub workers: Workers,
     /// Presses the power button.
     pub power_button: EventFd,
     /// What vCPUs and devices have done.
@@ -80,7 +81,7 @@ pub struct Booted {
 #[derive(Debug)]
 struct Leftover {
     /// The devices' threads.
-    workers: Vec<Running>,
+    workers: Workers,
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
@@ -126,7 +127,8 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket } = machine;
+        let Machine { ports, mmio, workers, mut running, counters, power_button, input, serial_output, socket } =
+            machine;
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -141,9 +143,9 @@ impl Assembled {
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output, socket, counters, kvm };
+        start_workers(workers, &mut running, control)?;
+        let leftover = Leftover { workers: running, power_button, input, serial_output, socket, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -183,14 +185,14 @@ impl Prepared {
     }
 }
 
-/// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Running>, WorkerError> {
-    let start = |(slot, worker): (usize, VirtioWorker)| {
+/// Starts a thread for each device, beside those that are `running`.
+fn start_workers(workers: Vec<VirtioWorker>, running: &mut Workers, control: &Control) -> Result<(), WorkerError> {
+    workers.into_iter().enumerate().try_for_each(|(slot, worker)| {
         let name = format!("virtio{slot}");
         let entry = Entry::new(control, worker.kind(), name.clone());
-        worker.start(name, || entry.pass())
-    };
-    workers.into_iter().enumerate().map(start).collect()
+        running.add(worker.start(name, || entry.pass())?);
+        Ok(())
+    })
 }
 
 fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {

@@ -18,6 +18,7 @@ use crate::devices::input::{End, Input};
 use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
+use crate::devices::running::{Running, Workers};
 use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
@@ -73,6 +74,8 @@ pub(super) struct Machine {
     pub(super) mmio: Bus,
     /// By virtio slot, what serves that device's queues once it is started.
     pub(super) workers: Vec<VirtioWorker>,
+    /// Other devices' threads, which run already.
+    pub(super) running: Workers,
     /// What each device is called, and counts by.
     pub(super) counters: Vec<Named>,
     pub(super) power_button: EventFd,
@@ -126,7 +129,10 @@ impl SerialInput {
 
 impl Machine {
     /// Adds what firmware asks about the machine.
-    pub(super) fn insert_fw_cfg(&mut self, fw_cfg: FwCfg) -> Result<(), MachineError> {
+    pub(super) fn insert_fw_cfg(&mut self, fw_cfg: FwCfg, thread: Option<Running>) -> Result<(), MachineError> {
+        if let Some(thread) = thread {
+            self.running.add(thread);
+        }
         Ok(self.ports.insert_stream(layout::PORT_FW_CFG, shared(fw_cfg))?)
     }
 }
@@ -162,7 +168,17 @@ pub(super) fn build(
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket })
+    Ok(Machine {
+        ports,
+        mmio,
+        workers,
+        running: Workers::default(),
+        counters,
+        power_button,
+        input,
+        serial_output,
+        socket,
+    })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and

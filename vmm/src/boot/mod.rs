@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
-use crate::devices::virtio::WorkerError;
+use crate::devices::running::WorkerError;
 use crate::ender::Ender;
 use crate::firmware::{self, Description, FirmwareError, Flash};
 use crate::kernel::{self, KernelError};
@@ -72,8 +72,6 @@ pub enum BootError {
     Machine(#[from] machine::MachineError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
-    #[error("fw_cfg: its thread cannot be started")]
-    FwCfg(#[source] std::io::Error),
     #[error(transparent)]
     Output(#[from] FileError),
     #[error(transparent)]
@@ -146,8 +144,8 @@ fn through_firmware(
         Description { plan: &assembled.plan, hand_off: &assembled.config.hand_off, acpi: assembled.acpi(), kernel };
     let entry = Entry::new(control, Kind::FwCfg, "fw_cfg".to_owned());
     let mut fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
-    fw_cfg.start(|| entry.pass()).map_err(BootError::FwCfg)?;
-    assembled.machine.insert_fw_cfg(fw_cfg)?;
+    let thread = fw_cfg.start(|| entry.pass())?;
+    assembled.machine.insert_fw_cfg(fw_cfg, thread)?;
     timeline.phase("flash and fw_cfg ready");
 
     let vm = assembled.start(control, timeline)?;

@@ -13,6 +13,7 @@ pub mod input;
 pub mod mark;
 pub mod power;
 pub mod pvpanic;
+pub mod running;
 pub mod serial;
 pub mod terminal;
 #[cfg(test)]

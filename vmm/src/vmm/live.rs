@@ -14,7 +14,7 @@ use super::error::{StartError, VmmError};
 use super::lifecycle::{State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, SerialConfig, VmConfig};
-use crate::devices::virtio::Running;
+use crate::devices::running::Workers;
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::listener::Bound;
@@ -46,7 +46,7 @@ pub(super) struct Live {
     state: State,
     ender: Ender,
     vcpus: Threads,
-    workers: Vec<Running>,
+    workers: Workers,
     power_button: EventFd,
     counters: Arc<Counters>,
     kvm: Kvm,
@@ -118,9 +118,9 @@ impl Live {
     /// vCPUs first: then nobody gives devices more to do.
     pub(super) fn pause(&mut self) -> Result<(), VmmError> {
         let paused = self.state.after(Step::Pause)?;
+        let deadline = Instant::now() + REST;
         self.vcpus.pause(REST)?;
-        self.workers.iter().for_each(Running::ask_to_pause);
-        if let Err(error) = self.workers.iter().try_for_each(|worker| worker.await_pause(REST)) {
+        if let Err(error) = self.workers.pause(deadline, REST) {
             self.go_on();
             return Err(error.into());
         }
@@ -136,7 +136,7 @@ impl Live {
 
     /// Devices first: they must be there for what vCPUs ask.
     fn go_on(&self) {
-        self.workers.iter().for_each(Running::resume);
+        self.workers.resume();
         self.vcpus.resume();
     }
 
@@ -184,7 +184,6 @@ impl Live {
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
         let Self { vcpus, workers, console, socket, aftermath, kvm, .. } = self;
         vcpus.finish(FINISH);
-        workers.iter().for_each(Running::ask_to_finish);
         drop((workers, console, socket));
         (aftermath, kvm)
     }

@@ -5,7 +5,8 @@ use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::devices::bus::BusDevice;
-use crate::devices::virtio::{Running, VirtioDevice, VirtioMmio, VirtioWorker};
+use crate::devices::running::Running;
+use crate::devices::virtio::{VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::memory::GuestMemory;
 
 pub(super) const MEMORY_SIZE: usize = 0x40_0000;
