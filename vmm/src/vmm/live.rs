@@ -189,6 +189,12 @@ impl Live {
     }
 }
 
+/// Whether a VM could be started from `vm` while another one runs that was: what can be known without what that one has.
+pub(super) fn check(vm: &VmConfig) -> Result<(), StartError> {
+    let (payload, memory) = vm.look_again()?;
+    Ok(boot::check(&payload, &memory)?)
+}
+
 /// The jail with what `config` wants it to have. With Landlock, no thread of the VM opens a file; and if this thread starts no other
 /// VM (`once`), no file that an option names can be opened from here on.
 fn walled(jail: Jail, config: &Config, once: bool) -> Result<Jail, JailError> {

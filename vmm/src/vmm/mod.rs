@@ -201,7 +201,7 @@ impl Vmm {
                     if !(over.again && self.restart == Restart::Here) {
                         return Ok(Some(over));
                     }
-                    self.start_again(over)?;
+                    self.start_again(over);
                 }
                 // Another VM is there by now, and a thread of the old one was slow.
                 Message::End { .. } => {}
@@ -271,13 +271,25 @@ impl Vmm {
         Some(Over { ending, aftermath, again, kvm })
     }
 
-    /// Starts a VM that has reset, in this process.
-    fn start_again(&mut self, over: Over) -> Result<(), VmmError> {
+    /// Starts a VM that has reset, in this process. One that does not start again is over, and others can be asked for.
+    fn start_again(&mut self, over: Over) {
         stdio::tell(&format!("flatboot: {}", over.ending));
         report(over.aftermath);
         self.events.vm("rebooting");
-        self.boot(Origin { again: true, ..Origin::default() })?;
-        self.events.vm("rebooted");
+        if let Err(error) = self.boot_again() {
+            tracing::warn!("the VM does not start again, and is over: {}", chain(&error));
+        }
+    }
+
+    /// Starts a VM that was there before.
+    fn boot_again(&mut self) -> Result<(), VmmError> {
+        match self.boot(Origin { again: true, ..Origin::default() }) {
+            Ok(()) => self.events.vm("rebooted"),
+            Err(error) => {
+                self.events.shutdown(&format!("it does not start again: {}", chain(&error)));
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
