@@ -127,8 +127,8 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, mut running, counters, power_button, input, serial_output, socket } =
-            machine;
+        let Machine { ports, mmio, workers, mut running, counters, power_button, input, serial_output, .. } = machine;
+        let (serial_writer, socket) = (machine.serial_writer, machine.socket);
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -145,6 +145,10 @@ impl Assembled {
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
         let virtio_devices = workers.len();
         start_workers(workers, &mut running, control)?;
+        if let Some(writer) = serial_writer {
+            let entry = Entry::new(control, Kind::SerialOutput, "serial output".to_owned());
+            running.add(writer.start(|| entry.pass())?);
+        }
         let leftover = Leftover { workers: running, power_button, input, serial_output, socket, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }

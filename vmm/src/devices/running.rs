@@ -72,6 +72,8 @@ struct State {
     paused: bool,
     finish: bool,
     finished: bool,
+    /// Nobody waits for its end any more.
+    left_behind: bool,
 }
 
 impl State {
@@ -131,6 +133,29 @@ impl Orders {
                 },
             };
         }
+    }
+
+    /// The same for a worker that does all there is before it rests or ends, unless it is left behind.
+    pub fn next_before_rest<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.left_behind {
+                return None;
+            }
+            if let Some(work) = take() {
+                return Some(work);
+            }
+            state = match state.order() {
+                Order::Finish => return None,
+                Order::Rest => self.rest_with(state),
+                Order::Work => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Whether nobody waits for the worker any more: what it has not done has no use.
+    pub fn is_left_behind(&self) -> bool {
+        lock(&self.state).left_behind
     }
 
     /// Whoever gives such a worker something says so.
@@ -233,6 +258,7 @@ impl Running {
     fn finish_until(&mut self, deadline: Instant) {
         let Some(thread) = self.thread.take() else { return };
         if !self.orders.is_done(deadline, |state| state.finished) {
+            self.orders.change(|state| state.left_behind = true);
             tracing::info!(name = self.name, "a request is not over: its device is left behind");
         } else if thread.join().is_err() {
             tracing::error!(name = self.name, "a worker's thread has panicked");

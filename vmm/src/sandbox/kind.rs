@@ -19,6 +19,8 @@ pub enum Kind {
     Vsock,
     /// Takes what is typed to the serial port.
     SerialInput,
+    /// Writes what comes from the serial port to a file.
+    SerialOutput,
     /// Reads files for firmware.
     FwCfg,
     /// Waits for signals from outside.
@@ -35,13 +37,14 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
         Self::Device,
         Self::Vsock,
         Self::SerialInput,
+        Self::SerialOutput,
         Self::FwCfg,
         Self::Signals,
         Self::ServerSignals,
@@ -60,6 +63,7 @@ impl fmt::Display for Kind {
             Self::Device => "device",
             Self::Vsock => "vsock",
             Self::SerialInput => "serial-input",
+            Self::SerialOutput => "serial-output",
             Self::FwCfg => "fw_cfg",
             Self::Signals => "signals",
             Self::ServerSignals => "server-signals",

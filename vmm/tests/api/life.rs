@@ -4,6 +4,8 @@
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use flatboot::vm;
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, RulesetAttr};
@@ -30,6 +32,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::run_serves_too", run, missing()),
         ("life::what_cannot_reboot_goes_on", reboot_refused, missing()),
         ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
+        ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
         ("life::a_guest_that_resets_at_once_waits", back_off, missing()),
         ("life::a_server_takes_the_networks_of_others", networks, missing()),
     ]
@@ -194,6 +197,39 @@ fn restart_fails() -> Result<(), Failed> {
     let (status, said) = server.ended();
     let warned = said.contains("the VM does not start again, and is over: --kernel ");
     require(status.success() && warned, || format!("{status} {said}"))
+}
+
+/// Its reader is there and does not read: the guest writes on, and ends when it is to.
+fn unread() -> Result<(), Failed> {
+    let mut server = Server::start();
+    let mut vm: Value = serde_json::from_str(&vm(&server))?;
+    let pipe = server.directory.path().join("pipe");
+    require(Command::new("mkfifo").arg(&pipe).status()?.success(), || "no pipe".to_owned())?;
+    vm["serial"]["file"] = json!(pipe);
+    // Opened for both, it waits for nobody.
+    let reader = fs::File::options().read(true).write(true).open(&pipe)?;
+    put(&server, "vm.create", &vm.to_string())?;
+    put(&server, "vm.boot", "")?;
+    let counters = |server: &Server| -> Value {
+        serde_json::from_str(&server.ask("GET", "vm.counters", "").1).unwrap_or_default()
+    };
+    let dropped = |server: &Server| counters(server)["_serial"]["dropped_bytes"].as_u64().unwrap_or(0);
+    server.wait_for("nothing is dropped", |server| dropped(server) > 0);
+    let before = dropped(&server);
+    server.wait_for("the guest stands still", |server| dropped(server) > before + 1000);
+    let taken = counters(&server)["_serial"]["write_bytes"].as_u64().unwrap_or(0);
+    require((256 << 10..=1 << 20).contains(&taken), || format!("{taken} bytes were taken"))?;
+    let (status, said) = server.ask("PUT", "vm.pause", "");
+    let busy = "worker serial-output: a request has not come to its end within 5 s";
+    require(status == 500 && said.contains(busy), || format!("{status} {said}"))?;
+    server.wait_for("the guest does not go on", |server| dropped(server) > before + 2000);
+    let begin = Instant::now();
+    put(&server, "vm.shutdown", "")?;
+    require(begin.elapsed() < Duration::from_secs(10), || format!("{:?}", begin.elapsed()))?;
+    put(&server, "vmm.shutdown", "")?;
+    let (status, said) = server.ended();
+    drop(reader);
+    require(status.success() && said.contains("slower than the guest"), || format!("{status} {said}"))
 }
 
 /// The host's processors are not all for a guest that does nothing else.
