@@ -54,7 +54,6 @@ pub struct Prepared {
     start: Start,
     waiting: Waiting,
     leftover: Leftover,
-    memory: GuestMemory,
     timeline: Arc<Timeline>,
 }
 
@@ -109,6 +108,8 @@ impl Assembled {
         timeline.phase("KVM opened");
 
         let memory = map(&plan, backing, &host)?;
+        // Before anybody touches it.
+        fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
         timeline.phase("memory mapped");
 
         let vm = Vm::create(&kvm, &memory, config.cpus.boot.get(), config.cpus.nested)?;
@@ -164,8 +165,8 @@ impl Started {
     pub(super) fn prepared(mut self, start: Start, timeline: &Arc<Timeline>) -> Result<Prepared, BootError> {
         self.prefaulting.finish()?;
         self.waiting.until_ready()?;
-        let Self { memory, waiting, leftover, .. } = self;
-        Ok(Prepared { start, memory, waiting, leftover, timeline: Arc::clone(timeline) })
+        let Self { waiting, leftover, .. } = self;
+        Ok(Prepared { start, waiting, leftover, timeline: Arc::clone(timeline) })
     }
 }
 
@@ -175,7 +176,6 @@ impl Prepared {
         let Leftover { workers, power_button, input, serial_output, socket, counters, kvm } = self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
-        fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
         // The last one: every thread is in its jail before the guest's first instruction.
