@@ -15,7 +15,7 @@ use crate::keeper;
 use crate::probe::{self, ProbeError};
 use crate::sandbox::{self, Jail, JailError, Kind, Seccomp};
 use crate::stdio;
-use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError};
+use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError, Zero};
 
 /// Why there is no ending to report.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,7 @@ fn with_events(
     let mut vmm = Vmm::new(restart, events.clone(), jail.clone());
     let api = listen.map(|listen| serve(&mut vmm, listen, &jail, vm.is_some())).transpose()?;
     let again = restart == Restart::Outside && keeper::has_restarted();
-    let result = own(vmm, vm, Origin { zero: Some(zero), again });
+    let result = own(vmm, vm, Origin { zero: Some(Zero::Exec(zero)), again });
     drop(api);
     terminal::restore();
     let Some(over) = result? else { return Ok(None) };

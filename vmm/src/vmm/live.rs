@@ -34,10 +34,19 @@ const PRESS_AGAIN: Duration = Duration::from_secs(5);
 /// Where a VM comes from.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Origin {
-    /// When what started it began, if that was the process itself.
-    pub zero: Option<Instant>,
+    /// When it began that it starts; now, if nobody knows better.
+    pub zero: Option<Zero>,
     /// Whether it was there before and has been reset: what it said then is kept.
     pub again: bool,
+}
+
+/// When the start of a VM began.
+#[derive(Debug, Clone, Copy)]
+pub enum Zero {
+    /// With the process itself.
+    Exec(Instant),
+    /// When somebody asked for it.
+    Asked(Instant),
 }
 
 /// A VM whose vCPUs run, or rest.
@@ -72,7 +81,11 @@ impl Live {
         (jail, once): (Jail, bool),
         ready: impl FnOnce(&Control) -> io::Result<()>,
     ) -> Result<Self, StartError> {
-        let timeline = Arc::new(origin.zero.map_or_else(Timeline::from_now, Timeline::new));
+        let timeline = Arc::new(match origin.zero {
+            Some(Zero::Exec(zero)) => Timeline::new(zero),
+            Some(Zero::Asked(zero)) => Timeline::asked(zero),
+            None => Timeline::asked(Instant::now()),
+        });
         let mut config = Config::try_from(vm)?;
         timeline.phase("configuration valid");
         let control = Control::new(ender.clone(), walled(jail, &config, once).map_err(BootError::Jail)?, once);

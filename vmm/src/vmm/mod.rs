@@ -36,7 +36,7 @@ pub use call::{Answer, Call, Info, InfoState};
 pub use error::{StartError, TimelineError, VmmError};
 pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};
-pub use live::Origin;
+pub use live::{Origin, Zero};
 
 use handle::Message;
 use live::Live;

@@ -4,7 +4,7 @@
 use super::call::{Answer, Call, Info, InfoState};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
-use super::live::{self, Live, Origin};
+use super::live::{self, Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
 use crate::config::{AddError, VmConfig};
 
@@ -15,7 +15,7 @@ impl Vmm {
             Call::Info => return self.info(),
             Call::Counters => return Ok(Answer::Counters(self.running()?.counters())),
             Call::Create(config) => self.create(*config)?,
-            Call::Boot => self.boot(Origin::default())?,
+            Call::Boot(asked) => self.boot(Origin { zero: Some(Zero::Asked(asked)), again: false })?,
             Call::Pause => self.pause()?,
             Call::Resume => self.resume()?,
             Call::PowerButton => self.running()?.press_power_button()?,

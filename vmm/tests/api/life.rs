@@ -2,9 +2,11 @@
 //! VMs that come and go in one process. Their guest is a loop of two instructions, which any KVM that opens can run.
 
 use std::fs;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use flatboot::vm;
@@ -13,7 +15,7 @@ use libtest_mimic::Failed;
 use rustix::io::FdFlags;
 use serde_json::{Value, json};
 
-use super::server::Server;
+use super::server::{Server, answer};
 use super::times::times;
 use super::{Test, images, require};
 
@@ -32,6 +34,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::run_serves_too", run, missing()),
         ("life::what_cannot_reboot_goes_on", reboot_refused, missing()),
         ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
+        ("life::a_start_counts_from_its_request", zero, missing()),
         ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
         ("life::a_guest_that_resets_at_once_waits", back_off, missing()),
         ("life::a_server_takes_the_networks_of_others", networks, missing()),
@@ -197,6 +200,27 @@ fn restart_fails() -> Result<(), Failed> {
     let (status, said) = server.ended();
     let warned = said.contains("the VM does not start again, and is over: --kernel ");
     require(status.success() && warned, || format!("{status} {said}"))
+}
+
+/// What a request waits for behind its head is part of the start, and of no client's.
+fn zero() -> Result<(), Failed> {
+    const WAIT: Duration = Duration::from_millis(500);
+    let server = Server::start();
+    let mut vm: Value = serde_json::from_str(&vm(&server))?;
+    let timeline = server.directory.path().join("timeline");
+    vm["timeline"] = json!(timeline);
+    put(&server, "vm.create", &vm.to_string())?;
+    let mut stream = server.connect();
+    stream.write_all(b"PUT /api/v1/vm.boot HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n")?;
+    thread::sleep(WAIT);
+    stream.write_all(b"{}")?;
+    let (status, said) = answer(&mut stream);
+    require(status == 204, || format!("{status} {said}"))?;
+    put(&server, "vm.shutdown", "")?;
+    let timeline: Value = serde_json::from_slice(&fs::read(timeline)?)?;
+    let first = timeline["marks"][0]["ns"].as_u64().map(Duration::from_nanos);
+    require(first >= Some(WAIT) && timeline["zero"] == "request to start the VM", || timeline.to_string())?;
+    put(&server, "vmm.shutdown", "")
 }
 
 /// Its reader is there and does not read: the guest writes on, and ends when it is to.
