@@ -22,6 +22,7 @@ use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
+use crate::leave::Leave;
 
 /// Most disks, network interfaces and vsock devices: one virtio slot is the random number generator's.
 pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
@@ -91,8 +92,14 @@ impl VmConfig {
 impl TryFrom<VmConfig> for Config {
     type Error = ConfigError;
 
-    /// Opens the files: first those to read, last those to write.
     fn try_from(vm: VmConfig) -> Result<Self, ConfigError> {
+        Self::open(vm, &Leave::default())
+    }
+}
+
+impl Config {
+    /// Opens the files: first those to read, last those to write. `leave` gets to know what a signal must not leave behind.
+    pub fn open(vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
         let payload = vm.open_payload()?;
         let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
         let hand_off = vm.handoff.open()?;
@@ -101,7 +108,7 @@ impl TryFrom<VmConfig> for Config {
         let rng = vm.rng.map(|rng| open_rng(&rng.src)).transpose()?;
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
-        let vsock = vm.vsock.map(VsockOption::open).transpose()?;
+        let vsock = vm.vsock.map(|vsock| vsock.open(leave)).transpose()?;
         let serial = vm.serial.open()?;
         let timeline = vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 

@@ -2,7 +2,7 @@
 //! The configuration of a VM as its owner keeps it: what a command line means, and what a JSON file says.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
@@ -189,6 +189,12 @@ impl VmConfig {
     #[must_use]
     pub const fn landlock(&self) -> bool {
         self.landlock_enable
+    }
+
+    /// The socket that its start makes, if it makes one.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        self.vsock.as_ref().map(VsockOption::socket)
     }
 
     /// Bytes of its memory.

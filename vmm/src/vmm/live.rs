@@ -17,6 +17,7 @@ use crate::config::{Config, SerialConfig, VmConfig};
 use crate::devices::running::Workers;
 use crate::ender::Ender;
 use crate::ending::Ending;
+use crate::leave::Leave;
 use crate::listener::Bound;
 use crate::memory::guest::page_faults;
 use crate::observe::counters::{Counters, Snapshot};
@@ -73,11 +74,12 @@ pub(super) struct Live {
 
 impl Live {
     /// Starts it. Its threads enter `jail`; so does the calling one with `once`, as it starts no other VM. `ready` is called when
-    /// nothing takes long any more and no vCPU runs yet.
+    /// nothing takes long any more and no vCPU runs yet; until then `leave` knows what must not be left behind.
     pub(super) fn start(
         vm: VmConfig,
         origin: Origin,
         ender: Ender,
+        leave: &Leave,
         (jail, once): (Jail, bool),
         ready: impl FnOnce(&Control) -> io::Result<()>,
     ) -> Result<Self, StartError> {
@@ -86,7 +88,7 @@ impl Live {
             Some(Zero::Asked(zero)) => Timeline::asked(zero),
             None => Timeline::asked(Instant::now()),
         });
-        let mut config = Config::try_from(vm)?;
+        let mut config = Config::open(vm, leave)?;
         timeline.phase("configuration valid");
         let control = Control::new(ender.clone(), walled(jail, &config, once).map_err(BootError::Jail)?, once);
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));

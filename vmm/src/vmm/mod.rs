@@ -22,11 +22,12 @@ use std::{io, mem};
 
 use kvm_ioctls::Kvm;
 
-use crate::boot::Entry;
+use crate::boot::{BootError, Entry};
 use crate::chain::chain;
 use crate::config::VmConfig;
 use crate::ending::Ending;
 use crate::events::Events;
+use crate::leave::Leave;
 use crate::sandbox::{Jail, Kind};
 use crate::signals::{self, Stop};
 use crate::stdio;
@@ -69,6 +70,8 @@ pub struct Vmm {
     listening: bool,
     /// Whether a VM is being started, which may take long.
     starting: Arc<AtomicBool>,
+    /// What goes if a signal ends that.
+    leave: Leave,
     /// Signals that have come.
     signals: u32,
     events: Events,
@@ -120,6 +123,7 @@ impl Vmm {
             stop,
             listening: false,
             starting,
+            leave: Leave::default(),
             signals: 0,
             events,
         }
@@ -131,29 +135,36 @@ impl Vmm {
         self.caller.clone()
     }
 
-    /// From now on signals are heard here. One that comes while a VM is started ends the process behind `leave`: there is no guest
-    /// yet that could be asked to power off. If `starting`, one is from now on.
-    /// `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
-    pub fn listen<G>(
-        &mut self,
-        starting: bool,
-        leave: impl Fn() + Send + 'static,
-        begin: impl FnOnce() -> Option<G> + Send + 'static,
-    ) -> io::Result<()> {
-        self.starting.store(starting, Ordering::Release);
-        self.hear(leave, begin)
+    /// What is to go when a signal ends the process while a VM is started.
+    #[must_use]
+    pub fn leave(&self) -> Leave {
+        self.leave.clone()
     }
 
-    fn hear<G>(
-        &mut self,
-        leave: impl Fn() + Send + 'static,
-        begin: impl FnOnce() -> Option<G> + Send + 'static,
-    ) -> io::Result<()> {
+    /// From now on signals are heard here. One that comes while a VM is started ends the process, and what it must not
+    /// [leave](Self::leave) behind is removed: there is no guest yet that could be asked to power off. If `starting`, one is from now
+    /// on. `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
+    pub fn listen<G>(&mut self, starting: bool, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
+        self.starting.store(starting, Ordering::Release);
+        self.hear(begin)
+    }
+
+    fn hear<G>(&mut self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
         if !mem::replace(&mut self.listening, true) {
-            let caller = self.caller();
+            let (caller, leave) = (self.caller(), self.leave());
+            let leave = move || leave.remove();
             signals::listen(move || caller.signal(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
         }
         Ok(())
+    }
+
+    /// Hears signals already if a start makes what must not be left behind: somebody has to remove it.
+    fn hear_early(&mut self, config: &VmConfig) -> Result<(), StartError> {
+        let Some(socket) = config.socket().filter(|_| !self.listening) else { return Ok(()) };
+        let beside = config.landlock().then(|| socket.to_owned());
+        let (begin, inside) = self.jail.gate_beside(Kind::ServerSignals, beside);
+        self.hear(begin).map_err(BootError::Signals)?;
+        Ok(inside.wait().map_err(BootError::Jail)?)
     }
 
     /// Keeps `config`, and starts nothing.
@@ -177,12 +188,16 @@ impl Vmm {
         let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
-        let live = Live::start(config, origin, ender, (jail, once), |control| {
-            self.starting.store(false, Ordering::Release);
-            let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
-            self.hear(|| (), || entry.pass())
+        let live = self.hear_early(&config).and_then(|()| {
+            let leave = self.leave();
+            Live::start(config, origin, ender, &leave, (jail, once), |control| {
+                self.starting.store(false, Ordering::Release);
+                let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
+                self.hear(|| entry.pass())
+            })
         });
         self.starting.store(false, Ordering::Release);
+        self.leave.making().vm = None;
         let live = live?;
         if let Some(kept) = &mut self.vm {
             kept.stage = Stage::Live(live);
