@@ -22,6 +22,7 @@ pub mod door;
 pub mod guest;
 pub mod host;
 pub mod initramfs;
+pub mod jumps;
 pub mod observe;
 pub mod report;
 pub mod results;
