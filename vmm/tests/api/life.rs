@@ -33,6 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::lives_leave_nothing", lives, missing()),
         ("life::run_serves_too", run, missing()),
         ("life::what_cannot_reboot_goes_on", reboot_refused, missing()),
+        ("life::what_fails_to_reboot_is_over", reboot_fails, missing()),
         ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
         ("life::a_start_counts_from_its_request", zero, missing()),
         ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
@@ -175,6 +176,30 @@ fn reboot_refused() -> Result<(), Failed> {
     // What the VM that runs has itself is in nobody's way.
     put(&server, "vm.pause", "")?;
     put(&server, "vm.reboot", "")?;
+    goes_on(&mut server);
+    put(&server, "vmm.shutdown", "")
+}
+
+/// What is seen only when the VM has ended: its socket's place is taken by then.
+fn reboot_fails() -> Result<(), Failed> {
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
+    let (vm, path) = (vm(&server), server.directory.path().to_owned());
+    put(&server, "vm.create", &vm)?;
+    put(&server, "vm.boot", "")?;
+    goes_on(&mut server);
+    fs::rename(path.join("vsock"), path.join("aside"))?;
+    fs::write(path.join("vsock"), "somebody else's")?;
+    let (status, said) = server.ask("PUT", "vm.reboot", "");
+    require(status == 500 && said.contains("is there and no socket: must not exist"), || format!("{status} {said}"))?;
+    require(state(&server) == "Shutdown", || server.info().to_string())?;
+    let why = "it does not start again: --vsock socket=";
+    server.wait_for("nobody is told", |server| {
+        let last = events(server).pop().unwrap_or_default();
+        last["event"] == "shutdown" && last["properties"]["reason"].as_str().is_some_and(|said| said.starts_with(why))
+    });
+    require(fs::read(path.join("vsock"))? == b"somebody else's", || "it is not there any more".to_owned())?;
+    fs::remove_file(path.join("vsock"))?;
+    put(&server, "vm.boot", "")?;
     goes_on(&mut server);
     put(&server, "vmm.shutdown", "")
 }
