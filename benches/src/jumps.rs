@@ -2,8 +2,8 @@
 //! Pauses of a VM, as whoever asked for them saw them, held against what the guest's clock has made of them: one jump for each,
 //! when it was and as long as it was.
 //!
-//! The two clocks go at one rate and have different zeroes. So there must be one distance between them by which every pause has its
-//! jump.
+//! The two clocks go at one rate and have different zeroes. So there must be one distance between them by which every pause
+//! has its jump.
 
 /// One pause, by the clock of whoever asked for it, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

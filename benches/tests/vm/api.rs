@@ -90,8 +90,8 @@ fn reset(lab: &Lab) -> Result<(), Failed> {
     prints(lab, &script(lab, "flatboot.end=reboot", rest), "ended")
 }
 
-/// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and its clock
-/// jumps once for each pause: between the request to pause and its answer, and as long as it rested.
+/// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and
+/// its clock jumps once for each pause: between the request to pause and its answer, and as long as it rested.
 fn pauses(lab: &Lab) -> Result<(), Failed> {
     let times = env::var("FLATBOOT_TIMES").map_or(Ok(10), |text| text.parse::<u32>())?;
     let rest = format!(

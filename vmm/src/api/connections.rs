@@ -30,7 +30,8 @@ use crate::vmm::Caller;
 const CONNECTIONS_MAX: usize = 128;
 /// Bytes that the line and the headers of a request may have.
 const HEAD_MAX: usize = 16 << 10;
-/// How long the line and the headers of a request may take, from the answer before it on: a connection that says nothing is closed.
+/// How long the line and the headers of a request may take, from the answer before it on: a connection that says nothing is
+/// closed.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
 /// A host that is out of descriptors may have some again by then.
 const AGAIN: Duration = Duration::from_millis(100);

@@ -87,7 +87,8 @@ impl Route {
         if *method == verb { Ok(route) } else { Err(Refusal::verb(name, method, &verb)) }
     }
 
-    /// What is to be asked of the owner of the VM, by a request that came at `asked`. `body` is looked at if there is to be one.
+    /// What is to be asked of the owner of the VM, by a request that came at `asked`. `body` is looked at if there is to be
+    /// one.
     pub(super) fn call(self, asked: Instant, body: &[u8]) -> Result<Option<Call>, Refusal> {
         Ok(Some(match self {
             Self::Ping => return Ok(None),

@@ -74,8 +74,8 @@ impl VmConfig {
     }
 
     /// Looks at the files as they are now, while a VM has them that was made from this: whether another one could open them. It
-    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, with the memory that
-    /// it is to have.
+    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, with the memory
+    /// that it is to have.
     pub fn look_again(&self) -> Result<(Payload, MemoryConfig), ConfigError> {
         let vm = self.clone();
         let payload = vm.open_payload()?;

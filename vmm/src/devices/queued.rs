@@ -73,8 +73,8 @@ impl Write for Queued {
 }
 
 impl<W: Write + Send + 'static> QueueWriter<W> {
-    /// Starts the thread that writes, until the result is dropped. The first that it does is `begin`, whose result it keeps as long
-    /// as it runs; without one it does nothing.
+    /// Starts the thread that writes, until the result is dropped. The first that it does is `begin`, whose result it keeps
+    /// as long as it runs; without one it does nothing.
     pub fn start<G>(self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> Result<Running, WorkerError> {
         let orders = Arc::clone(&self.orders);
         Running::start(NAME.to_owned(), STACK, &orders, begin, move |orders| self.run(orders))

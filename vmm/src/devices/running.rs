@@ -190,8 +190,8 @@ impl Drop for Over {
     }
 }
 
-/// A worker whose thread runs. Dropping it ends the thread, and what it has of its device, or leaves behind one which waits for a
-/// request that may never be over.
+/// A worker whose thread runs. Dropping it ends the thread, and what it has of its device, or leaves behind one which waits
+/// for a request that may never be over.
 pub struct Running {
     name: String,
     orders: Arc<Orders>,
@@ -206,8 +206,8 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    /// Starts the thread `name`, which does `work` by `orders`. The first that it does is `begin`, whose result it keeps as long as
-    /// it runs; without one it does nothing.
+    /// Starts the thread `name`, which does `work` by `orders`. The first that it does is `begin`, whose result it keeps as
+    /// long as it runs; without one it does nothing.
     pub fn start<G>(
         name: String,
         stack: usize,

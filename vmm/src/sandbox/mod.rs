@@ -106,8 +106,8 @@ impl Jail {
         self.gate_beside(kind, None)
     }
 
-    /// The same; with Landlock, the thread can remove files beside `created`, and open none but `/dev/kvm` and what Linux says of
-    /// this host.
+    /// The same; with Landlock, the thread can remove files beside `created`, and open none but `/dev/kvm` and what Linux
+    /// says of this host.
     pub fn gate_beside(
         &self,
         kind: Kind,

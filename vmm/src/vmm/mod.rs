@@ -142,8 +142,8 @@ impl Vmm {
     }
 
     /// From now on signals are heard here. One that comes while a VM is started ends the process, and what it must not
-    /// [leave](Self::leave) behind is removed: there is no guest yet that could be asked to power off. If `starting`, one is from now
-    /// on. `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
+    /// [leave](Self::leave) behind is removed: there is no guest yet that could be asked to power off. If `starting`, one is
+    /// from now on. `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
     pub fn listen<G>(&mut self, starting: bool, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
         self.starting.store(starting, Ordering::Release);
         self.hear(begin)

@@ -47,8 +47,8 @@ impl Fetcher {
         sent
     }
 
-    /// Starts the thread, which does as it is told until the result is dropped. The first that it does is `begin`, whose result it
-    /// keeps as long as it runs; without one it ends, and every fetch fails.
+    /// Starts the thread, which does as it is told until the result is dropped. The first that it does is `begin`, whose
+    /// result it keeps as long as it runs; without one it ends, and every fetch fails.
     pub(super) fn start<G>(
         &mut self,
         memory: &GuestMemory,

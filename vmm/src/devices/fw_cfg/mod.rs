@@ -65,8 +65,8 @@ impl FwCfg {
     }
 
     /// Starts the thread that reads files, if there are any among the items: without it, nothing is read. The first that the
-    /// thread does is `begin`, whose result it keeps as long as it runs; without one it ends. It runs as long as what is returned
-    /// is there.
+    /// thread does is `begin`, whose result it keeps as long as it runs; without one it ends. It runs as long as what is
+    /// returned is there.
     pub fn start<G>(
         &mut self,
         begin: impl FnOnce() -> Option<G> + Send + 'static,
