@@ -19,6 +19,9 @@ use crate::report;
 /// What is no scheduler's doing.
 const JUMP: Duration = Duration::from_millis(50);
 
+/// Jumps that are told one by one.
+const EACH_MAX: usize = 4096;
+
 /// For I/O past the page cache.
 #[repr(C, align(4096))]
 struct Block([u8; BLOCK]);
@@ -46,6 +49,7 @@ pub(crate) fn pulse(device: &str) -> Outcome {
         ("backwards", clock.backwards.into()),
         ("jumps", clock.jumps.into()),
         ("jumped_ns", json!(clock.jumped.as_nanos())),
+        ("each", json!(clock.each.iter().map(|pair| pair.map(|time| time.as_nanos())).collect::<Vec<_>>())),
     ]);
     Ok((writes > 0 && wrong == 0 && clock.backwards == 0, report))
 }
@@ -78,26 +82,32 @@ struct Clock {
     backwards: u64,
     jumps: u64,
     jumped: Duration,
+    /// Of each jump, when it was and how far it went.
+    each: Vec<[Duration; 2]>,
 }
 
 fn watch(stop: &AtomicBool) -> Clock {
-    let (mut clock, mut last) = (Clock::default(), Instant::now());
+    let (mut clock, begin) = (Clock::default(), Instant::now());
+    let mut last = begin;
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
-        clock.look(last, now);
+        clock.look(begin, last, now);
         last = now;
     }
     clock
 }
 
 impl Clock {
-    fn look(&mut self, last: Instant, now: Instant) {
+    fn look(&mut self, begin: Instant, last: Instant, now: Instant) {
         self.looks += 1;
         match now.checked_duration_since(last) {
             None => self.backwards += 1,
             Some(step) if step >= JUMP => {
                 self.jumps += 1;
                 self.jumped += step;
+                if self.each.len() < EACH_MAX {
+                    self.each.push([last.saturating_duration_since(begin), step]);
+                }
             }
             Some(_) => {}
         }
@@ -111,11 +121,13 @@ mod tests {
     #[test]
     fn what_a_clock_shows() {
         let (mut clock, now) = (Clock::default(), Instant::now());
-        clock.look(now, now);
-        clock.look(now, now + JUMP);
-        clock.look(now, now + JUMP / 2);
-        clock.look(now + JUMP, now);
+        clock.look(now, now, now);
+        clock.look(now, now, now + JUMP);
+        clock.look(now, now, now + JUMP / 2);
+        clock.look(now, now + JUMP, now);
         assert_eq!((clock.looks, clock.backwards, clock.jumps, clock.jumped), (4, 1, 1, JUMP));
+        clock.look(now, now + JUMP, now + 3 * JUMP);
+        assert_eq!(clock.each, [[Duration::ZERO, JUMP], [JUMP, 2 * JUMP]]);
     }
 
     #[test]

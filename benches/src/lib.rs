@@ -21,6 +21,7 @@ pub mod door;
 pub mod guest;
 pub mod host;
 pub mod initramfs;
+pub mod jumps;
 pub mod modes;
 pub mod observe;
 pub mod protocol;

@@ -20,6 +20,7 @@ pub mod inherited;
 pub mod keeper;
 pub mod kernel;
 pub mod layout;
+pub mod leave;
 pub mod line;
 pub mod listener;
 pub mod memory;

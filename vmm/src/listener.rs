@@ -72,11 +72,20 @@ fn try_connect(path: &Path) -> Result<(), Errno> {
 impl Bound {
     /// Removes the socket's file, if it is still the one.
     pub fn remove(&self) {
-        let Self { path, identity, .. } = self;
-        if fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == *identity) {
-            // There is nobody left to tell.
-            let _ = fs::remove_file(path);
-        }
+        remove(&self.path, self.identity);
+    }
+
+    /// Does so for whoever is about to end the process.
+    pub fn remover(&self) -> impl Fn() + Send + use<> {
+        let (path, identity) = (self.path.clone(), self.identity);
+        move || remove(&path, identity)
+    }
+}
+
+fn remove(path: &Path, identity: (u64, u64)) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == identity) {
+        // There is nobody left to tell.
+        let _ = fs::remove_file(path);
     }
 }
 

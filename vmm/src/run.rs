@@ -2,12 +2,10 @@
 //! `flatboot run`, and flatboot as a server: from a configuration, or none yet, to the process's exit status.
 
 use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::api::{Api, ApiError, Listen};
 use crate::config::{ConfigError, VmConfig};
-use crate::devices::bus::lock;
 use crate::devices::terminal;
 use crate::ending::Ending;
 use crate::events::{Events, Monitor};
@@ -15,7 +13,7 @@ use crate::keeper;
 use crate::probe::{self, ProbeError};
 use crate::sandbox::{self, Jail, JailError, Kind, Seccomp};
 use crate::stdio;
-use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError};
+use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError, Zero};
 
 /// Why there is no ending to report.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +115,7 @@ fn with_events(
     let mut vmm = Vmm::new(restart, events.clone(), jail.clone());
     let api = listen.map(|listen| serve(&mut vmm, listen, &jail, vm.is_some())).transpose()?;
     let again = restart == Restart::Outside && keeper::has_restarted();
-    let result = own(vmm, vm, Origin { zero: Some(zero), again });
+    let result = own(vmm, vm, Origin { zero: Some(Zero::Exec(zero)), again });
     drop(api);
     terminal::restore();
     let Some(over) = result? else { return Ok(None) };
@@ -131,25 +129,20 @@ fn with_events(
     Ok(Some(Outcome { ending, again }))
 }
 
-/// Removes the control socket.
-type Remover = Box<dyn Fn() + Send>;
-
 /// Takes requests for `vmm`, which `starts` a VM next, or waits for one. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
 /// none that is wider.
 fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail, starts: bool) -> Result<Api, RunError> {
     // Whenever a signal comes, the socket has to go. While it is made, a signal waits: for it, or for the owner.
-    let socket = Arc::new(Mutex::new(None));
-    let mut made = lock(&socket);
+    let leave = vmm.leave();
+    let mut making = leave.making();
     let (begin, inside) = jail.gate(Kind::ServerSignals);
-    let leave = Arc::clone(&socket);
-    vmm.listen(starts, move || lock(&leave).iter().for_each(|remove: &Remover| remove()), begin)
-        .map_err(RunError::Signals)?;
+    vmm.listen(starts, begin).map_err(RunError::Signals)?;
     inside.wait()?;
     let (begin, inside) = jail.gate(Kind::Api);
     let api = Api::start(listen, vmm.caller(), begin)?;
     inside.wait()?;
-    *made = Some(Box::new(api.remover()));
-    drop(made);
+    making.server = Some(Box::new(api.remover()));
+    drop(making);
     jail.enter(Kind::Owner)?;
     Ok(api)
 }

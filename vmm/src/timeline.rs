@@ -77,10 +77,10 @@ impl Timeline {
         Self::since(zero, "first statement of the VMM's main")
     }
 
-    /// A timeline whose zero is now: somebody wants a VM to start.
+    /// A timeline whose zero is `zero`, when somebody asked for a VM to start.
     #[must_use]
-    pub fn from_now() -> Self {
-        Self::since(Instant::now(), "request to start the VM")
+    pub fn asked(zero: Instant) -> Self {
+        Self::since(zero, "request to start the VM")
     }
 
     fn since(zero: Instant, zero_is: &'static str) -> Self {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatboot::config::{RawConfig, ShapeArgs, VmConfig};
 use flatboot::events::Events;
@@ -90,7 +90,7 @@ fn pauses() -> Result<(), Failed> {
     // It can be had again, and again there is nothing left of it.
     let before = usage();
     for _ in 0..LIVES {
-        caller.ask(Call::Boot)?;
+        caller.ask(Call::Boot(Instant::now()))?;
         goes_on(0);
         caller.ask(Call::Shutdown)?;
     }

@@ -5,6 +5,7 @@ use std::env;
 use std::time::Duration;
 
 use flatboot_bench::guest;
+use flatboot_bench::jumps::{self, Jump, Pause};
 use libtest_mimic::Failed;
 
 use super::lab::{Lab, require};
@@ -91,16 +92,18 @@ fn reset(lab: &Lab) -> Result<(), Failed> {
     prints(lab, &script(lab, "flatboot.end=reboot", rest), "ended")
 }
 
-/// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and all that
-/// its clock jumps is within the time from the requests to pause to the answers of those to resume.
+/// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and
+/// its clock jumps once for each pause: between the request to pause and its answer, and as long as it rested.
 fn pauses(lab: &Lab) -> Result<(), Failed> {
     let times = env::var("FLATBOOT_TIMES").map_or(Ok(10), |text| text.parse::<u32>())?;
     let rest = format!(
         r#"
+now() {{ date +%s%N; }}
 put vm.boot; until_it grep -q '"begun":true' console
-n=0; paused=0
+n=0; paused=
 while [ $n -lt {times} ]; do
-    n=$((n+1)); from=$(date +%s%N); put vm.pause; sleep 0.1; put vm.resume; paused=$((paused + $(date +%s%N) - from))
+    n=$((n+1)); asked=$(now); put vm.pause; rests=$(now); sleep 0.1; resumed=$(now); put vm.resume
+    paused="$paused $asked $rests $resumed $(now)"
 done
 printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; cat console; echo $paused
 "#
@@ -113,10 +116,25 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
     let has_passed = |name: &str| reports.iter().any(|report| report["check"] == name && report["ok"] == true);
     require(outcome.code == 0 && has_passed("pulse") && has_passed("calm"), seen)?;
     let pulse = reports.iter().find(|report| report["jumps"].is_u64()).ok_or("no report of the clock")?;
-    let paused: u64 = said.lines().next_back().unwrap_or_default().parse()?;
-    let (jumps, jumped) = (pulse["jumps"].as_u64().unwrap_or(0), pulse["jumped_ns"].as_u64().unwrap_or(u64::MAX));
-    // Each pause was one: the guest saw it. An eleventh of the time is left to a host that has other things to do.
-    require(jumps >= u64::from(times) && jumped <= paused + paused / 10, seen)
+    let each: Vec<[i64; 2]> = serde_json::from_value(pulse["each"].clone())?;
+    let jumps: Vec<_> = each.into_iter().map(|[at, length]| Jump { at, length }).collect();
+    let pauses = asked(said.lines().next_back().unwrap_or_default())?;
+    require(pauses.len() == usize::try_from(times)?, seen)?;
+    let besides = jumps::besides(&pauses, &jumps)
+        .map_err(|pause| format!("{pause:?}: the guest's clock has no jump for it: {}", seen()))?;
+    // A tenth of the time is left to a host that has other things to do.
+    let in_all: i64 = pauses.iter().map(|pause| pause.runs - pause.asked).sum();
+    require(besides <= in_all / 10, seen)
+}
+
+/// The pauses of which a line has the four times each.
+fn asked(line: &str) -> Result<Vec<Pause>, Failed> {
+    let times = line.split_whitespace().map(str::parse).collect::<Result<Vec<i64>, _>>()?;
+    let pause = |four: &[i64; 4]| {
+        let &[asked, rests, resumed, runs] = four;
+        Pause { asked, rests, resumed, runs }
+    };
+    Ok(times.as_chunks().0.iter().map(pause).collect())
 }
 
 /// Both ways; what is written before anybody opens it holds up nobody. vm.info says where it is.

@@ -15,7 +15,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -30,6 +30,9 @@ use crate::vmm::Caller;
 const CONNECTIONS_MAX: usize = 128;
 /// Bytes that the line and the headers of a request may have.
 const HEAD_MAX: usize = 16 << 10;
+/// How long the line and the headers of a request may take, from the answer before it on: a connection that says nothing is
+/// closed.
+const HEAD_WAIT: Duration = Duration::from_secs(30);
 /// A host that is out of descriptors may have some again by then.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -98,7 +101,9 @@ pub(super) async fn converse<S>(stream: impl Read + Write + Unpin, service: S, m
 where
     S: hyper::service::Service<Request<Incoming>, Response = Sent, Error = Infallible>,
 {
-    let connection = http1::Builder::new().half_close(true).max_buf_size(HEAD_MAX).serve_connection(stream, service);
+    let mut builder = http1::Builder::new();
+    builder.half_close(true).max_buf_size(HEAD_MAX).timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
+    let connection = builder.serve_connection(stream, service);
     let mut connection = pin!(connection);
     // It never changes: it ends.
     let mut closing = pin!(closed.changed());

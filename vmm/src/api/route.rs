@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a path and a verb to what is asked for.
 
+use std::time::Instant;
+
 use hyper::Method;
 use serde::Deserialize;
 
@@ -36,6 +38,8 @@ pub(super) enum Route {
     Ping,
     /// Something of the owner of the VM, which needs no more to be said.
     Plain(fn() -> Call),
+    /// The start of the VM, which is timed.
+    Boot,
     /// A VM, described by the body.
     Create,
     /// A disk, described by the body.
@@ -67,7 +71,7 @@ impl Route {
             "vm.counters" => (Self::Plain(|| Call::Counters), Method::GET),
             "vmm.shutdown" => (Self::Plain(|| Call::Quit), Method::PUT),
             "vm.create" => (Self::Create, Method::PUT),
-            "vm.boot" => (Self::Plain(|| Call::Boot), Method::PUT),
+            "vm.boot" => (Self::Boot, Method::PUT),
             "vm.pause" => (Self::Plain(|| Call::Pause), Method::PUT),
             "vm.resume" => (Self::Plain(|| Call::Resume), Method::PUT),
             "vm.shutdown" => (Self::Plain(|| Call::Shutdown), Method::PUT),
@@ -85,11 +89,13 @@ impl Route {
         if *method == verb { Ok(route) } else { Err(Refusal::verb(name, method, &verb)) }
     }
 
-    /// What is to be asked of the owner of the VM. `body` is looked at if there is to be one.
-    pub(super) fn call(self, body: &[u8]) -> Result<Option<Call>, Refusal> {
+    /// What is to be asked of the owner of the VM, by a request that came at `asked`. `body` is looked at if there is to be
+    /// one.
+    pub(super) fn call(self, asked: Instant, body: &[u8]) -> Result<Option<Call>, Refusal> {
         Ok(Some(match self {
             Self::Ping => return Ok(None),
             Self::Plain(call) => call(),
+            Self::Boot => Call::Boot(asked),
             Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
             Self::AddNet => Call::AddNet(NetOption::from_client(body).map_err(Refusal::body("vm.add-net"))?),

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Request;
@@ -45,18 +45,20 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Pin<Box<dyn Future<Output = Result<Sent, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // Its head is there: whatever it waits for from now on is ours.
+        let asked = Instant::now();
         let (caller, busy) = (self.caller.clone(), Busy::new(&self.busy));
         Box::pin(async move {
             let _busy = busy;
-            Ok(serve(&caller, request).await.unwrap_or_else(Refusal::sent))
+            Ok(serve(&caller, asked, request).await.unwrap_or_else(Refusal::sent))
         })
     }
 }
 
-async fn serve(caller: &Caller, request: Request<Incoming>) -> Result<Sent, Refusal> {
+async fn serve(caller: &Caller, asked: Instant, request: Request<Incoming>) -> Result<Sent, Refusal> {
     let route = Route::of(request.method(), request.uri().path())?;
     let body = body(request.into_body()).await?;
-    let Some(call) = route.call(&body)? else { return Ok(ping()) };
+    let Some(call) = route.call(asked, &body)? else { return Ok(ping()) };
     Ok(ask(caller, call).await)
 }
 

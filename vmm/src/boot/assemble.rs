@@ -12,8 +12,9 @@ use super::machine::{self, Console, Machine};
 use super::{BootError, Control};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
+use crate::devices::running::{WorkerError, Workers};
 use crate::devices::terminal;
-use crate::devices::virtio::{BalloonControl, Running, VirtioWorker, WorkerError};
+use crate::devices::virtio::{BalloonControl, VirtioWorker};
 use crate::listener::Bound;
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
@@ -54,7 +55,6 @@ pub struct Prepared {
     start: Start,
     waiting: Waiting,
     leftover: Leftover,
-    memory: GuestMemory,
     timeline: Arc<Timeline>,
 }
 
@@ -64,7 +64,7 @@ pub struct Booted {
     /// The vCPUs.
     pub vcpus: Threads,
     /// The devices' threads.
-    pub workers: Vec<Running>,
+    pub workers: Workers,
     /// Presses the power button.
     pub power_button: EventFd,
     /// What vCPUs and devices have done.
@@ -85,7 +85,7 @@ pub struct Booted {
 #[derive(Debug)]
 struct Leftover {
     /// The devices' threads.
-    workers: Vec<Running>,
+    workers: Workers,
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
@@ -115,6 +115,8 @@ impl Assembled {
         timeline.phase("KVM opened");
 
         let memory = map(&plan, backing, &host)?;
+        // Before anybody touches it.
+        fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
         timeline.phase("memory mapped");
 
         let vm = Vm::create(&kvm, &memory, config.cpus.boot.get(), config.cpus.nested)?;
@@ -133,8 +135,9 @@ impl Assembled {
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, sockets, pty, balloon } =
-            machine;
+        let Machine { ports, mmio, workers, mut running, counters, power_button, input, serial_output, .. } = machine;
+        let (serial_writer, sockets) = (machine.serial_writer, machine.sockets);
+        let (pty, balloon) = (machine.pty, machine.balloon);
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -149,8 +152,13 @@ impl Assembled {
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let workers = start_workers(workers, control)?;
         let virtio_devices = workers.len();
+        start_workers(workers, &mut running, control)?;
+        if let Some(writer) = serial_writer {
+            let entry = Entry::new(control, Kind::SerialOutput, "serial output".to_owned());
+            running.add(writer.start(|| entry.pass())?);
+        }
+        let workers = running;
         let leftover = Leftover { workers, power_button, input, serial_output, sockets, pty, balloon, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
@@ -166,8 +174,8 @@ impl Started {
     pub(super) fn prepared(mut self, start: Start, timeline: &Arc<Timeline>) -> Result<Prepared, BootError> {
         self.prefaulting.finish()?;
         self.waiting.until_ready()?;
-        let Self { memory, waiting, leftover, .. } = self;
-        Ok(Prepared { start, memory, waiting, leftover, timeline: Arc::clone(timeline) })
+        let Self { waiting, leftover, .. } = self;
+        Ok(Prepared { start, waiting, leftover, timeline: Arc::clone(timeline) })
     }
 }
 
@@ -178,7 +186,6 @@ impl Prepared {
             self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
-        fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
         // Nothing but the guest can fail from here on: now what the file held may go.
         serial_output.map(OutputFile::commit).transpose()?;
         // The last one: every thread is in its jail before the guest's first instruction.
@@ -192,14 +199,14 @@ impl Prepared {
     }
 }
 
-/// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Running>, WorkerError> {
-    let start = |(slot, worker): (usize, VirtioWorker)| {
+/// Starts a thread for each device, beside those that are `running`.
+fn start_workers(workers: Vec<VirtioWorker>, running: &mut Workers, control: &Control) -> Result<(), WorkerError> {
+    workers.into_iter().enumerate().try_for_each(|(slot, worker)| {
         let name = format!("virtio{slot}");
         let entry = Entry::new(control, worker.kind(), name.clone());
-        worker.start(name, || entry.pass())
-    };
-    workers.into_iter().enumerate().map(start).collect()
+        running.add(worker.start(name, || entry.pass())?);
+        Ok(())
+    })
 }
 
 fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices of the VM, on their buses and with their interrupt lines.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ use crate::devices::input::{End, Input};
 use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
+use crate::devices::queued::{self, QueueWriter};
+use crate::devices::running::{Running, Workers};
 use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::console::{self, Terminal, socket::Socket};
 use crate::devices::virtio::limit::{BothWays, Limiter};
@@ -77,12 +80,16 @@ pub(super) struct Machine {
     pub(super) mmio: Bus,
     /// By virtio slot, what serves that device's queues once it is started.
     pub(super) workers: Vec<VirtioWorker>,
+    /// Other devices' threads, which run already.
+    pub(super) running: Workers,
     /// What each device is called, and counts by.
     pub(super) counters: Vec<Named>,
     pub(super) power_button: EventFd,
     pub(super) input: SerialInput,
     /// The file that the serial port writes to, to be committed before the guest runs.
     pub(super) serial_output: Option<OutputFile>,
+    /// What writes to it once it is started.
+    pub(super) serial_writer: Option<QueueWriter<File>>,
     /// Those of a vsock device and of a console, which go when the VM does.
     pub(super) sockets: Vec<Bound>,
     /// The console's pseudo terminal.
@@ -133,7 +140,10 @@ impl SerialInput {
 
 impl Machine {
     /// Adds what firmware asks about the machine.
-    pub(super) fn insert_fw_cfg(&mut self, fw_cfg: FwCfg) -> Result<(), MachineError> {
+    pub(super) fn insert_fw_cfg(&mut self, fw_cfg: FwCfg, thread: Option<Running>) -> Result<(), MachineError> {
+        if let Some(thread) = thread {
+            self.running.add(thread);
+        }
         Ok(self.ports.insert_stream(layout::PORT_FW_CFG, shared(fw_cfg))?)
     }
 }
@@ -155,7 +165,8 @@ pub(super) fn build(
     let marks = Arc::clone(timeline);
     ports.insert(layout::PORT_MARK, shared(MarkPort::new(firmware, Box::new(move |code| marks.guest(code)))))?;
     let of_serial = Arc::<SerialCounters>::default();
-    let (input, serial_output) = serial(config, vm, &mut ports, Arc::clone(&of_serial))?;
+    let Serial { input, file: serial_output, writer: serial_writer } =
+        serial(config, vm, &mut ports, Arc::clone(&of_serial))?;
 
     let mut mmio = Bus::new();
     if firmware {
@@ -169,7 +180,21 @@ pub(super) fn build(
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, sockets, pty, balloon })
+    let running = Workers::default();
+    Ok(Machine {
+        ports,
+        mmio,
+        workers,
+        running,
+        counters,
+        power_button,
+        input,
+        serial_output,
+        serial_writer,
+        sockets,
+        pty,
+        balloon,
+    })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -192,35 +217,49 @@ fn line(vm: &Vm, gsi: u32) -> Result<EventFd, MachineError> {
     Ok(irq)
 }
 
-/// The serial port's terminal input, if it has any, and its file, if it writes to one.
+/// What there is of a serial port beside its registers.
+struct Serial {
+    /// From the terminal, if it has any.
+    input: SerialInput,
+    /// Where it writes to, if that is a file.
+    file: Option<OutputFile>,
+    /// What does that.
+    writer: Option<QueueWriter<File>>,
+}
+
+/// Puts the serial port on its bus.
 fn serial(
     config: &mut MachineConfig,
     vm: &Vm,
     ports: &mut Bus,
     counters: Arc<SerialCounters>,
-) -> Result<(SerialInput, Option<OutputFile>), MachineError> {
+) -> Result<Serial, MachineError> {
     let takes_input = matches!(config.serial, SerialConfig::Tty);
+    let mut serial = Serial { input: SerialInput(None), file: None, writer: None };
     if matches!(config.serial, SerialConfig::Off) {
-        return Ok((SerialInput(None), None));
+        return Ok(serial);
     }
+    let mut room = u64::MAX;
     // The port stays, whatever is left of its configuration.
-    let (output, room, file): (Box<dyn Write + Send>, u64, Option<OutputFile>) =
-        match std::mem::replace(&mut config.serial, SerialConfig::Null) {
-            SerialConfig::Tty => (Box::new(io::stdout()), u64::MAX, None),
-            SerialConfig::File(output) => {
-                let file = output.writer()?;
-                // What an earlier guest has left there counts.
-                let there = if output.appends() { file.metadata().map_or(0, |file| file.len()) } else { 0 };
-                let room = config.serial_limit.map_or(u64::MAX, |limit| limit.saturating_sub(there));
-                (Box::new(file), room, Some(output))
-            }
-            SerialConfig::Null | SerialConfig::Off => (Box::new(io::sink()), u64::MAX, None),
-        };
+    let output: Box<dyn Write + Send> = match std::mem::replace(&mut config.serial, SerialConfig::Null) {
+        SerialConfig::Tty => Box::new(io::stdout()),
+        SerialConfig::File(output) => {
+            let file = output.writer()?;
+            // What an earlier guest has left there counts.
+            let there = if output.appends() { file.metadata().map_or(0, |file| file.len()) } else { 0 };
+            room = config.serial_limit.map_or(u64::MAX, |limit| limit.saturating_sub(there));
+            let (queued, writer) = queued::queue(file, Arc::clone(&counters)).map_err(host("serial output"))?;
+            (serial.file, serial.writer) = (Some(output), Some(writer));
+            Box::new(queued)
+        }
+        SerialConfig::Null | SerialConfig::Off => Box::new(io::sink()),
+    };
     let irq = line(vm, layout::GSI_SERIAL)?;
     let output = Box::new(Capped::new(output, room, counters));
     let port = Arc::new(Mutex::new(SerialPort::new(irq, output).map_err(host("serial port"))?));
     ports.insert(layout::PORT_SERIAL, port.clone())?;
-    Ok((SerialInput(takes_input.then_some(port)), file))
+    serial.input = SerialInput(takes_input.then_some(port));
+    Ok(serial)
 }
 
 /// The virtio devices.

@@ -8,9 +8,9 @@ mod machine;
 
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
+use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, MemoryConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
-use crate::devices::virtio::WorkerError;
+use crate::devices::running::WorkerError;
 use crate::ender::Ender;
 use crate::firmware::{self, Description, FirmwareError, Flash};
 use crate::kernel::{self, KernelError};
@@ -72,8 +72,6 @@ pub enum BootError {
     Machine(#[from] machine::MachineError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
-    #[error("fw_cfg: its thread cannot be started")]
-    FwCfg(#[source] std::io::Error),
     #[error(transparent)]
     Output(#[from] FileError),
     #[error(transparent)]
@@ -94,6 +92,22 @@ pub fn prepare(config: Config, timeline: &Arc<Timeline>, control: &Control) -> R
     }
 }
 
+/// Finds what of a boot can be wrong with what runs and its memory, as long as nothing of it is there.
+pub fn check(payload: &Payload, memory: &MemoryConfig) -> Result<(), BootError> {
+    match payload {
+        Payload::Kernel(kernel) => {
+            let image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
+            plan_with_kernel(memory, kernel, &image)?;
+        }
+        Payload::Firmware(firmware) => {
+            firmware::Image::inspect(&firmware.image)?;
+            firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
+            plan(memory)?;
+        }
+    }
+    Ok(())
+}
+
 /// Loads the kernel.
 fn direct(
     kernel: &KernelConfig,
@@ -104,7 +118,7 @@ fn direct(
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
-    let (plan, initramfs) = plan_with_kernel(&config, kernel, &image)?;
+    let (plan, initramfs) = plan_with_kernel(&config.memory, kernel, &image)?;
     let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
     let vm = assembled.start(control, timeline)?;
 
@@ -137,7 +151,7 @@ fn through_firmware(
     timeline.phase("firmware image checked");
 
     let kernel = firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-    let plan = plan(&config)?;
+    let plan = plan(&config.memory)?;
     let mut assembled = Assembled::new(config, plan, None, timeline)?;
 
     let flash = Flash::load(&image)?;
@@ -146,8 +160,8 @@ fn through_firmware(
         Description { plan: &assembled.plan, hand_off: &assembled.config.hand_off, acpi: assembled.acpi(), kernel };
     let entry = Entry::new(control, Kind::FwCfg, "fw_cfg".to_owned());
     let mut fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
-    fw_cfg.start(|| entry.pass()).map_err(BootError::FwCfg)?;
-    assembled.machine.insert_fw_cfg(fw_cfg)?;
+    let thread = fw_cfg.start(|| entry.pass())?;
+    assembled.machine.insert_fw_cfg(fw_cfg, thread)?;
     timeline.phase("flash and fw_cfg ready");
 
     let vm = assembled.start(control, timeline)?;
@@ -161,17 +175,17 @@ fn fetched_kernel(kernel: &KernelConfig) -> Result<(&KernelConfig, u64), KernelE
 }
 
 /// Plans memory, for the widest addresses: nothing but the largest size depends on how wide this host's are.
-fn plan(config: &MachineConfig) -> Result<MemoryPlan, PlanError> {
-    MemoryPlan::new(&config.memory.plan_input(AddressWidth::reported(AddressWidth::MAX)))
+fn plan(memory: &MemoryConfig) -> Result<MemoryPlan, PlanError> {
+    MemoryPlan::new(&memory.plan_input(AddressWidth::reported(AddressWidth::MAX)))
 }
 
 /// The same, with the place of the initramfs in it.
 fn plan_with_kernel(
-    config: &MachineConfig,
+    memory: &MemoryConfig,
     kernel: &KernelConfig,
     image: &kernel::Image,
 ) -> Result<(MemoryPlan, Option<GpaRange>), PlanError> {
-    let mut plan = plan(config)?;
+    let mut plan = plan(memory)?;
     plan.check_kernel(image.footprint())?;
     let Some(file) = &kernel.initramfs else {
         return Ok((plan, None));

@@ -45,7 +45,7 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
     .unwrap();
     let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file()).unwrap();
-    let (plan, initramfs) = plan_with_kernel(&config, &kernel, &image).unwrap();
+    let (plan, initramfs) = plan_with_kernel(&config.memory, &kernel, &image).unwrap();
     let backing = config.memory.backing(&plan, Some(image.footprint()), true);
     let memory = map(&plan, Backing::default(), &backing).unwrap();
     image.load(&memory).unwrap();

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::OptionError;
 use crate::devices::virtio::console::pty::Pty;
+use crate::leave::Leave;
 use crate::listener::{self, Bound};
 
 const OPTION: &str = "--console";
@@ -83,6 +84,11 @@ impl ConsoleOption {
         }
     }
 
+    /// Its socket, if it has one.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        if let Self::Socket { socket } = self { Some(socket) } else { None }
+    }
+
     /// Whether there is a device.
     pub(super) const fn is_there(&self) -> bool {
         matches!(self, Self::Pty { .. } | Self::Socket { .. })
@@ -95,7 +101,8 @@ impl ConsoleOption {
         }
     }
 
-    pub(super) fn open(self) -> Result<Option<ConsoleConfig>, ConsoleError> {
+    /// Makes its other end; `leave` knows a socket from then on.
+    pub(super) fn open(self, leave: &Leave) -> Result<Option<ConsoleConfig>, ConsoleError> {
         match self {
             Self::Off | Self::Null => Ok(None),
             Self::Pty { .. } => Pty::new().map(|pty| Some(ConsoleConfig::Pty(pty))).map_err(|error| ConsoleError {
@@ -104,7 +111,9 @@ impl ConsoleOption {
             }),
             Self::Socket { socket } => {
                 let failed = |what| ConsoleError { place: format!("socket={}", socket.display()), what };
+                let mut making = leave.making();
                 let (bound, listener) = listener::bind(socket.clone()).map_err(failed)?;
+                making.vm.push(Box::new(bound.remover()));
                 Ok(Some(ConsoleConfig::Socket(bound, listener, socket)))
             }
         }

@@ -16,7 +16,7 @@ use super::memory::MemoryConfig;
 use super::net::{self, NetOption};
 use super::options::{OptionError, Options, parse_number, parse_size};
 use super::output::OutputFile;
-use super::payload::PayloadOption;
+use super::payload::{Payload, PayloadOption};
 use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption};
 use super::vcpus::CpusConfig;
@@ -24,6 +24,7 @@ use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
+use crate::leave::Leave;
 
 /// Most disks, network interfaces, and devices that there are one of: one virtio slot is the random number generator's.
 pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
@@ -72,21 +73,49 @@ impl TryFrom<RawConfig> for VmConfig {
     }
 }
 
+impl VmConfig {
+    /// Opens what it runs.
+    fn open_payload(&self) -> Result<Payload, ConfigError> {
+        Ok(PayloadOption::parse(&self.payload, self.serial.is_console())?.open()?)
+    }
+
+    /// Looks at the files as they are now, while a VM has them that was made from this: whether another one could open them. It
+    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, with the memory
+    /// that it is to have.
+    pub fn look_again(&self) -> Result<(Payload, MemoryConfig), ConfigError> {
+        let vm = self.clone();
+        let payload = vm.open_payload()?;
+        vm.handoff.open()?;
+        vm.disks.into_iter().try_for_each(|disk| disk.open().map(drop))?;
+        vm.rng.iter().try_for_each(|rng| open_rng(&rng.src).map(drop))?;
+        // One that is not there is created, and removed again.
+        vm.serial.open()?;
+        vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
+        Ok((payload, vm.memory))
+    }
+}
+
 impl TryFrom<VmConfig> for Config {
     type Error = ConfigError;
 
-    /// Opens the files: first those to read, last those to write.
     fn try_from(vm: VmConfig) -> Result<Self, ConfigError> {
+        Self::open(vm, &Leave::default())
+    }
+}
+
+impl Config {
+    /// Opens the files: first those to read, last those to write. `leave` gets to know what a signal must not leave behind.
+    pub fn open(vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
+        let payload = vm.open_payload()?;
         let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
-        let payload = PayloadOption::parse(&vm.payload, vm.serial.is_console())?.open()?;
         let hand_off = vm.handoff.open()?;
         let disks = vm.disks.into_iter().map(DiskOption::open).collect::<Result<_, _>>()?;
         let nets = vm.net.into_iter().map(NetOption::open).collect::<Result<_, _>>()?;
         let rng = vm.rng.map(|rng| open_rng(&rng.src)).transpose()?;
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
-        let vsock = vm.vsock.map(VsockOption::open).transpose()?;
-        let console = vm.console.open()?;
+        let vsock = vm.vsock.map(|vsock| vsock.open(leave)).transpose()?;
+        let console = vm.console.open(leave)?;
         let serial = vm.serial.open()?;
         let timeline = vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
 

@@ -201,6 +201,11 @@ impl VmConfig {
         self.landlock_enable
     }
 
+    /// The sockets that its start makes.
+    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
+        self.vsock.iter().map(VsockOption::socket).chain(self.console.socket())
+    }
+
     /// Bytes of its memory.
     #[must_use]
     pub const fn memory_size(&self) -> u64 {

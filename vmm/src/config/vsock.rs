@@ -3,13 +3,14 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::FieldError;
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
+use crate::leave::Leave;
 use crate::listener::{self, Bound};
 
 pub(super) const OPTION: &str = "--vsock";
@@ -93,10 +94,17 @@ impl VsockOption {
         Ok(())
     }
 
-    /// Makes its socket.
-    pub(super) fn open(self) -> Result<VsockConfig, VsockError> {
+    /// Where its socket is to be.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Makes its socket, which `leave` knows from then on.
+    pub(super) fn open(self, leave: &Leave) -> Result<VsockConfig, VsockError> {
         let failed = |what| VsockError { path: self.socket.display().to_string(), what };
+        let mut making = leave.making();
         let listener = listener::bind(self.socket.clone()).map_err(failed)?;
+        making.vm.push(Box::new(listener.0.remover()));
         Ok(VsockConfig { cid: self.cid, path: self.socket, listener, id: self.id, limits: self.rate_limiter_config })
     }
 }

@@ -26,7 +26,9 @@ impl<W: Write> Write for Capped<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX);
         let written = match bytes.get(..room.min(bytes.len())) {
-            Some(fits) if !fits.is_empty() => self.to.write(fits)?,
+            Some(fits) if !fits.is_empty() => {
+                self.to.write(fits).inspect_err(|_| self.counters.dropped(fits.len() as u64))?
+            }
             _ => {
                 if !bytes.is_empty() && !std::mem::replace(&mut self.told, true) {
                     tracing::warn!("serial output: the file has reached --serial-limit: what comes now is dropped");
@@ -49,6 +51,24 @@ impl<W: Write> Write for Capped<W> {
 mod tests {
     use super::*;
     use crate::observe::devices::DeviceCounters as _;
+
+    #[test]
+    fn what_is_not_taken_is_counted() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let counters = Arc::<SerialCounters>::default();
+        let mut capped = Capped::new(Full, 10, Arc::clone(&counters));
+        assert!(capped.write_all(b"abc").is_err());
+        assert_eq!(counters.values(), [("write_bytes", 0), ("dropped_bytes", 3)].into());
+    }
 
     #[test]
     fn the_rest_is_dropped_in_silence() {

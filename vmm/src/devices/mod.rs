@@ -13,6 +13,8 @@ pub mod input;
 pub mod mark;
 pub mod power;
 pub mod pvpanic;
+pub mod queued;
+pub mod running;
 pub mod serial;
 pub mod terminal;
 #[cfg(test)]

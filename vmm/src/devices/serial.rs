@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use vm_superio::Trigger;
-use vm_superio::serial::{Serial, SerialEvents};
+use vm_superio::serial::{Error, Serial, SerialEvents};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use super::bus::{BusDevice, GuestRequest, lock};
@@ -151,6 +151,14 @@ fn register(offset: u64) -> Option<u8> {
     u8::try_from(offset).ok().filter(|_| offset < REGISTERS)
 }
 
+/// What keeps a byte from going where it should.
+fn reason(error: &Error<io::Error>) -> String {
+    match error {
+        Error::IOError(error) | Error::Trigger(error) => error.to_string(),
+        Error::FullFifo => "there is no room".to_owned(),
+    }
+}
+
 impl BusDevice for SerialPort {
     fn read(&mut self, offset: u64, data: &mut [u8]) {
         // A wide access to an 8-bit device reaches its bytes' registers one after the other, lowest first.
@@ -165,7 +173,7 @@ impl BusDevice for SerialPort {
                 && let Err(error) = self.uart.write(register, byte)
                 && let Some(count) = self.complaints.count()
             {
-                tracing::warn!(?error, "serial output: {count} byte(s) lost");
+                tracing::warn!("serial output: {count} byte(s) lost: {}", reason(&error));
             }
             if at == MODEM_CONTROL {
                 signal(&self.room);

@@ -214,7 +214,7 @@ impl DeviceCounters for RngCounters {
 pub struct SerialCounters {
     /// Bytes that the guest has written.
     write_bytes: AtomicU64,
-    /// Those that a limit has dropped besides.
+    /// Those that a limit, or a file that is full or too slow, has dropped.
     dropped_bytes: AtomicU64,
 }
 

@@ -21,6 +21,8 @@ pub enum Kind {
     Console,
     /// Takes what is typed to the serial port.
     SerialInput,
+    /// Writes what comes from the serial port to a file.
+    SerialOutput,
     /// Reads files for firmware.
     FwCfg,
     /// Waits for signals from outside.
@@ -37,7 +39,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
@@ -45,6 +47,7 @@ impl Kind {
         Self::Vsock,
         Self::Console,
         Self::SerialInput,
+        Self::SerialOutput,
         Self::FwCfg,
         Self::Signals,
         Self::ServerSignals,
@@ -64,6 +67,7 @@ impl fmt::Display for Kind {
             Self::Vsock => "vsock",
             Self::Console => "console",
             Self::SerialInput => "serial-input",
+            Self::SerialOutput => "serial-output",
             Self::FwCfg => "fw_cfg",
             Self::Signals => "signals",
             Self::ServerSignals => "server-signals",

@@ -103,10 +103,21 @@ impl Jail {
 
     /// What a thread of `kind` calls first, and what whoever starts it waits for: then the thread is in its jail.
     pub fn gate(&self, kind: Kind) -> (impl FnOnce() -> Option<()> + Send + use<>, Entered) {
+        self.gate_beside(kind, Vec::new())
+    }
+
+    /// The same; if there are any `created`, the thread can, by Landlock, remove files beside them, and open none but `/dev/kvm` and what Linux
+    /// says of this host.
+    pub fn gate_beside(
+        &self,
+        kind: Kind,
+        created: Vec<PathBuf>,
+    ) -> (impl FnOnce() -> Option<()> + Send + use<>, Entered) {
         let (sender, receiver) = channel();
         let jail = self.clone();
         let begin = move || {
-            let entered = jail.enter(kind);
+            let walled = if created.is_empty() { Ok(()) } else { files::restrict(&created) };
+            let entered = walled.and_then(|()| jail.enter(kind));
             let inside = entered.is_ok().then_some(());
             // Nobody waits for a thread that was not started.
             let _ = sender.send(entered);

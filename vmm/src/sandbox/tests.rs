@@ -152,7 +152,8 @@ fn no_list_has_a_way_out() {
 /// A server's owner starts them: each has both filters.
 #[test]
 fn what_an_owner_starts_may_do_what_its_kind_may() {
-    let own = [Kind::Vcpu, Kind::Device, Kind::Vsock, Kind::Console, Kind::SerialInput, Kind::FwCfg];
+    let own =
+        [Kind::Vcpu, Kind::Device, Kind::Vsock, Kind::Console, Kind::SerialInput, Kind::SerialOutput, Kind::FwCfg];
     let owner: Vec<_> = lists::of(Kind::Owner).collect();
     for (kind, call) in own.into_iter().flat_map(|kind| lists::of(kind).map(move |call| (kind, call))) {
         let of_kvm = call.0 == libc::SYS_ioctl && kind == Kind::Vcpu;

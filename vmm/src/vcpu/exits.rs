@@ -30,14 +30,22 @@ pub(super) fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Endi
             over(format!("hardware refused entry, reason {reason:#x} on CPU {cpu}"))
         }
         Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => None,
+        Ok(VcpuExit::MemoryFault { gpa, size, .. }) => over(unbacked(Some((gpa, size)))),
         Ok(other) => over(format!("unexpected exit {other:?}")),
         Err(error) => match error.errno() {
             // EAGAIN: a waiting vCPU was sent its INIT; the next KVM_RUN goes on from there.
             libc::EINTR | libc::EAGAIN => None,
-            libc::EFAULT | libc::ENOMEM => over("the host could not back a page of guest memory".to_owned()),
+            libc::EFAULT | libc::ENOMEM | libc::EHWPOISON => over(unbacked(None)),
             _ => over(error.to_string()),
         },
     }
+}
+
+/// What a page that the host does not have means, and which it is, where KVM says so
+/// (`KVM_EXIT_MEMORY_FAULT`).
+fn unbacked(range: Option<(u64, u64)>) -> String {
+    let at = range.map(|(start, length)| format!(" at guest physical address {start:#x}, {length:#x} bytes"));
+    format!("the host could not back a page of guest memory{}", at.unwrap_or_default())
 }
 
 /// What it is counted as.
@@ -50,5 +58,19 @@ fn kind(result: &Result<VcpuExit<'_>, kvm_ioctls::Error>) -> Exit {
         Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => Exit::Interrupted,
         Err(error) if error.errno() == libc::EINTR => Exit::Interrupted,
         _ => Exit::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_the_host_does_not_have_is_named_if_it_says_which() {
+        assert_eq!(
+            unbacked(Some((0x1_0000_2000, 4096))),
+            "the host could not back a page of guest memory at guest physical address 0x100002000, 0x1000 bytes"
+        );
+        assert_eq!(unbacked(None), "the host could not back a page of guest memory");
     }
 }

@@ -207,8 +207,10 @@ impl Worker {
                 Order::Run => {}
                 Order::Pause => {
                     self.control.rest();
-                    // So that the guest's watchdogs do not take the pause for a lockup. A guest without kvm-clock has none to tell.
-                    let _ = vcpu.kvmclock_ctrl();
+                    // So that the guest's watchdogs do not take the pause for a lockup.
+                    if let Some(what) = untold(vcpu.kvmclock_ctrl()) {
+                        tracing::warn!(vcpu = self.index, "the guest is not told of the pause: {what}");
+                    }
                     continue;
                 }
                 Order::Finish => return None,
@@ -218,6 +220,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// What keeps KVM from telling the guest's clock of a pause. A guest without kvm-clock has none to tell.
+fn untold(result: Result<(), kvm_ioctls::Error>) -> Option<kvm_ioctls::Error> {
+    result.err().filter(|error| error.errno() != libc::EINVAL)
 }
 
 impl Worker {
@@ -238,5 +245,18 @@ impl Worker {
                 tracing::warn!(vcpu = self.index, %range, %error, "memory is backed on first touch instead");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_without_a_clock_is_no_fault() {
+        assert_eq!(untold(Ok(())), None);
+        assert_eq!(untold(Err(kvm_ioctls::Error::new(libc::EINVAL))), None);
+        let fault = kvm_ioctls::Error::new(libc::EFAULT);
+        assert_eq!(untold(Err(fault)), Some(fault));
     }
 }

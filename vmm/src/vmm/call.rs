@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be asked of the owner of a VM, and what it answers.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
@@ -11,8 +13,8 @@ use crate::observe::counters::Snapshot;
 pub enum Call {
     /// Keep this VM, and do not start it yet.
     Create(Box<VmConfig>),
-    /// Start the VM.
-    Boot,
+    /// Start the VM, as somebody has wanted since then.
+    Boot(Instant),
     /// Say what there is.
     Info,
     /// Say what vCPUs and devices have done.

@@ -4,7 +4,7 @@
 use super::lifecycle::NotNow;
 use crate::boot::BootError;
 use crate::config::{ConfigError, FileError};
-use crate::devices::virtio::WorkerError;
+use crate::devices::running::WorkerError;
 use crate::vcpu::VcpuError;
 
 /// Why a request cannot be granted.

@@ -12,7 +12,7 @@ impl Vmm {
             let Message::Call(call, reply) = message else { continue };
             any = true;
             reply.send(match call {
-                Call::Boot => Err(VmmError::Refused("nothing is started here".to_owned())),
+                Call::Boot(_) => Err(VmmError::Refused("nothing is started here".to_owned())),
                 call => self.answer(call),
             });
         }

@@ -14,9 +14,11 @@ use super::error::{StartError, VmmError};
 use super::lifecycle::{State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
-use crate::devices::virtio::{BalloonControl, Running};
+use crate::devices::running::Workers;
+use crate::devices::virtio::BalloonControl;
 use crate::ender::Ender;
 use crate::ending::Ending;
+use crate::leave::Leave;
 use crate::listener::Bound;
 use crate::memory::guest::page_faults;
 use crate::observe::counters::{Counters, Snapshot};
@@ -34,10 +36,19 @@ const PRESS_AGAIN: Duration = Duration::from_secs(5);
 /// Where a VM comes from.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Origin {
-    /// When what started it began, if that was the process itself.
-    pub zero: Option<Instant>,
+    /// When it began that it starts; now, if nobody knows better.
+    pub zero: Option<Zero>,
     /// Whether it was there before and has been reset: what it said then is kept.
     pub again: bool,
+}
+
+/// When the start of a VM began.
+#[derive(Debug, Clone, Copy)]
+pub enum Zero {
+    /// With the process itself.
+    Exec(Instant),
+    /// When somebody asked for it.
+    Asked(Instant),
 }
 
 /// A VM whose vCPUs run, or rest.
@@ -46,7 +57,7 @@ pub(super) struct Live {
     state: State,
     ender: Ender,
     vcpus: Threads,
-    workers: Vec<Running>,
+    workers: Workers,
     power_button: EventFd,
     counters: Arc<Counters>,
     kvm: Kvm,
@@ -67,16 +78,21 @@ pub(super) struct Live {
 
 impl Live {
     /// Starts it. Its threads enter `jail`; so does the calling one with `once`, as it starts no other VM. `ready` is called when
-    /// nothing takes long any more and no vCPU runs yet.
+    /// nothing takes long any more and no vCPU runs yet; until then `leave` knows what must not be left behind.
     pub(super) fn start(
         vm: VmConfig,
         origin: Origin,
         ender: Ender,
+        leave: &Leave,
         (jail, once): (Jail, bool),
         ready: impl FnOnce(&Control) -> io::Result<()>,
     ) -> Result<Self, StartError> {
-        let timeline = Arc::new(origin.zero.map_or_else(Timeline::from_now, Timeline::new));
-        let mut config = Config::try_from(vm)?;
+        let timeline = Arc::new(match origin.zero {
+            Some(Zero::Exec(zero)) => Timeline::new(zero),
+            Some(Zero::Asked(zero)) => Timeline::asked(zero),
+            None => Timeline::asked(Instant::now()),
+        });
+        let mut config = Config::open(vm, leave)?;
         timeline.phase("configuration valid");
         let control = Control::new(ender.clone(), walled(jail, &config, once).map_err(BootError::Jail)?, once);
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
@@ -124,9 +140,9 @@ impl Live {
     /// vCPUs first: then nobody gives devices more to do.
     pub(super) fn pause(&mut self) -> Result<(), VmmError> {
         let paused = self.state.after(Step::Pause)?;
+        let deadline = Instant::now() + REST;
         self.vcpus.pause(REST)?;
-        self.workers.iter().for_each(Running::ask_to_pause);
-        if let Err(error) = self.workers.iter().try_for_each(|worker| worker.await_pause(REST)) {
+        if let Err(error) = self.workers.pause(deadline, REST) {
             self.go_on();
             return Err(error.into());
         }
@@ -142,7 +158,7 @@ impl Live {
 
     /// Devices first: they must be there for what vCPUs ask.
     fn go_on(&self) {
-        self.workers.iter().for_each(Running::resume);
+        self.workers.resume();
         self.vcpus.resume();
     }
 
@@ -205,10 +221,15 @@ impl Live {
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
         let Self { vcpus, workers, console, sockets, aftermath, kvm, .. } = self;
         vcpus.finish(FINISH);
-        workers.iter().for_each(Running::ask_to_finish);
         drop((workers, console, sockets));
         (aftermath, kvm)
     }
+}
+
+/// Whether a VM could be started from `vm` while another one runs that was: what can be known without what that one has.
+pub(super) fn check(vm: &VmConfig) -> Result<(), StartError> {
+    let (payload, memory) = vm.look_again()?;
+    Ok(boot::check(&payload, &memory)?)
 }
 
 /// The jail with what `config` wants it to have. With Landlock, no thread of the VM opens a file; and if this thread starts no other

@@ -14,6 +14,7 @@ mod lifecycle;
 mod live;
 mod requests;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -22,11 +23,12 @@ use std::{io, mem};
 
 use kvm_ioctls::Kvm;
 
-use crate::boot::Entry;
+use crate::boot::{BootError, Entry};
 use crate::chain::chain;
 use crate::config::VmConfig;
 use crate::ending::Ending;
 use crate::events::Events;
+use crate::leave::Leave;
 use crate::sandbox::{Jail, Kind};
 use crate::signals::{self, Stop};
 use crate::stdio;
@@ -36,7 +38,7 @@ pub use call::{Answer, Call, Info, InfoState, Resize};
 pub use error::{StartError, TimelineError, VmmError};
 pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};
-pub use live::Origin;
+pub use live::{Origin, Zero};
 
 use handle::Message;
 use live::Live;
@@ -69,6 +71,8 @@ pub struct Vmm {
     listening: bool,
     /// Whether a VM is being started, which may take long.
     starting: Arc<AtomicBool>,
+    /// What goes if a signal ends that.
+    leave: Leave,
     /// Signals that have come.
     signals: u32,
     events: Events,
@@ -120,6 +124,7 @@ impl Vmm {
             stop,
             listening: false,
             starting,
+            leave: Leave::default(),
             signals: 0,
             events,
         }
@@ -131,29 +136,39 @@ impl Vmm {
         self.caller.clone()
     }
 
-    /// From now on signals are heard here. One that comes while a VM is started ends the process behind `leave`: there is no guest
-    /// yet that could be asked to power off. If `starting`, one is from now on.
-    /// `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
-    pub fn listen<G>(
-        &mut self,
-        starting: bool,
-        leave: impl Fn() + Send + 'static,
-        begin: impl FnOnce() -> Option<G> + Send + 'static,
-    ) -> io::Result<()> {
-        self.starting.store(starting, Ordering::Release);
-        self.hear(leave, begin)
+    /// What is to go when a signal ends the process while a VM is started.
+    #[must_use]
+    pub fn leave(&self) -> Leave {
+        self.leave.clone()
     }
 
-    fn hear<G>(
-        &mut self,
-        leave: impl Fn() + Send + 'static,
-        begin: impl FnOnce() -> Option<G> + Send + 'static,
-    ) -> io::Result<()> {
+    /// From now on signals are heard here. One that comes while a VM is started ends the process, and what it must not
+    /// [leave](Self::leave) behind is removed: there is no guest yet that could be asked to power off. If `starting`, one is
+    /// from now on. `begin` is the first that the thread does which hears them; it ends if there is nothing to keep.
+    pub fn listen<G>(&mut self, starting: bool, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
+        self.starting.store(starting, Ordering::Release);
+        self.hear(begin)
+    }
+
+    fn hear<G>(&mut self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
         if !mem::replace(&mut self.listening, true) {
-            let caller = self.caller();
+            let (caller, leave) = (self.caller(), self.leave());
+            let leave = move || leave.remove();
             signals::listen(move || caller.signal(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
         }
         Ok(())
+    }
+
+    /// Hears signals already if a start makes what must not be left behind: somebody has to remove it.
+    fn hear_early(&mut self, config: &VmConfig) -> Result<(), StartError> {
+        let sockets: Vec<_> = config.sockets().map(Path::to_owned).collect();
+        if sockets.is_empty() || self.listening {
+            return Ok(());
+        }
+        let beside = if config.landlock() { sockets } else { Vec::new() };
+        let (begin, inside) = self.jail.gate_beside(Kind::ServerSignals, beside);
+        self.hear(begin).map_err(BootError::Signals)?;
+        Ok(inside.wait().map_err(BootError::Jail)?)
     }
 
     /// Keeps `config`, and starts nothing.
@@ -177,12 +192,16 @@ impl Vmm {
         let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
-        let live = Live::start(config, origin, ender, (jail, once), |control| {
-            self.starting.store(false, Ordering::Release);
-            let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
-            self.hear(|| (), || entry.pass())
+        let live = self.hear_early(&config).and_then(|()| {
+            let leave = self.leave();
+            Live::start(config, origin, ender, &leave, (jail, once), |control| {
+                self.starting.store(false, Ordering::Release);
+                let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
+                self.hear(|| entry.pass())
+            })
         });
         self.starting.store(false, Ordering::Release);
+        self.leave.making().vm.clear();
         let live = live?;
         if let Some(kept) = &mut self.vm {
             kept.stage = Stage::Live(live);
@@ -201,7 +220,7 @@ impl Vmm {
                     if !(over.again && self.restart == Restart::Here) {
                         return Ok(Some(over));
                     }
-                    self.start_again(over)?;
+                    self.start_again(over);
                 }
                 // Another VM is there by now, and a thread of the old one was slow.
                 Message::End { .. } => {}
@@ -271,13 +290,25 @@ impl Vmm {
         Some(Over { ending, aftermath, again, kvm })
     }
 
-    /// Starts a VM that has reset, in this process.
-    fn start_again(&mut self, over: Over) -> Result<(), VmmError> {
+    /// Starts a VM that has reset, in this process. One that does not start again is over, and others can be asked for.
+    fn start_again(&mut self, over: Over) {
         stdio::tell(&format!("flatboot: {}", over.ending));
         report(over.aftermath);
         self.events.vm("rebooting");
-        self.boot(Origin { again: true, ..Origin::default() })?;
-        self.events.vm("rebooted");
+        if let Err(error) = self.boot_again() {
+            tracing::warn!("the VM does not start again, and is over: {}", chain(&error));
+        }
+    }
+
+    /// Starts a VM that was there before.
+    fn boot_again(&mut self) -> Result<(), VmmError> {
+        match self.boot(Origin { again: true, ..Origin::default() }) {
+            Ok(()) => self.events.vm("rebooted"),
+            Err(error) => {
+                self.events.shutdown(&format!("it does not start again: {}", chain(&error)));
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use super::call::{Answer, Call, Info, InfoState, Resize};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
-use super::live::{Live, Origin};
+use super::live::{self, Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
 use crate::config::{AddError, VmConfig};
 
@@ -15,7 +15,7 @@ impl Vmm {
             Call::Info => return self.info(),
             Call::Counters => return Ok(Answer::Counters(self.running()?.counters())),
             Call::Create(config) => self.create(*config)?,
-            Call::Boot => self.boot(Origin::default())?,
+            Call::Boot(asked) => self.boot(Origin { zero: Some(Zero::Asked(asked)), again: false })?,
             Call::Pause => self.pause()?,
             Call::Resume => self.resume()?,
             Call::PowerButton => self.running()?.press_power_button()?,
@@ -86,13 +86,15 @@ impl Vmm {
         Ok(())
     }
 
+    /// What could not start again goes on running, as far as that is known before.
     fn reboot(&mut self) -> Result<(), VmmError> {
         self.running()?;
+        if let Some(kept) = &self.vm {
+            live::check(&kept.config)?;
+        }
         self.events.vm("rebooting");
         self.end("it is rebooted");
-        self.boot(Origin { again: true, ..Origin::default() })?;
-        self.events.vm("rebooted");
-        Ok(())
+        self.boot_again()
     }
 
     /// One that is not there is as good as deleted.

@@ -2,8 +2,12 @@
 //! VMs that come and go in one process. Their guest is a loop of two instructions, which any KVM that opens can run.
 
 use std::fs;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flatboot::vm;
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, RulesetAttr};
@@ -11,12 +15,15 @@ use libtest_mimic::Failed;
 use rustix::io::FdFlags;
 use serde_json::{Value, json};
 
-use super::server::Server;
+use super::server::{Server, answer};
 use super::times::times;
 use super::{Test, images, require};
 
 /// `mov dx, 0x3f8; mov al, 'R'; 1: out dx, al; jmp 1b`
 const WRITER: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfd];
+
+/// `R` to the serial port, then a reset: `mov dx, 0x3f8; mov al, 'R'; out dx, al; mov al, 0xfe; out 0x64, al; hlt`
+const RESET: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xb0, 0xfe, 0xe6, 0x64, 0xf4];
 
 pub(crate) fn tests() -> Vec<Test> {
     let missing = || vm::open_kvm().err().map(|error| error.to_string());
@@ -25,6 +32,12 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::a_whole_life", life, missing()),
         ("life::lives_leave_nothing", lives, missing()),
         ("life::run_serves_too", run, missing()),
+        ("life::what_cannot_reboot_goes_on", reboot_refused, missing()),
+        ("life::what_fails_to_reboot_is_over", reboot_fails, missing()),
+        ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
+        ("life::a_start_counts_from_its_request", zero, missing()),
+        ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
+        ("life::a_guest_that_resets_at_once_waits", back_off, missing()),
         ("life::a_server_takes_the_networks_of_others", networks, missing()),
     ]
 }
@@ -55,6 +68,22 @@ fn has_landlock() -> bool {
 fn put(server: &Server, name: &str, body: &str) -> Result<(), Failed> {
     let (status, text) = server.ask("PUT", name, body);
     require(status == 204, || format!("{name}: {status} {text}"))
+}
+
+/// A VM whose guest does nothing but reset.
+fn resetting(server: &Server) -> String {
+    let mut vm: Value = serde_json::from_str(&vm(server)).unwrap();
+    let mut image = images::vmlinux();
+    image[0x100..][..RESET.len()].copy_from_slice(RESET);
+    fs::write(server.directory.path().join("kernel"), image).unwrap();
+    vm["restart_on_reset"] = json!(true);
+    vm.to_string()
+}
+
+/// What has happened, without what may still be being written.
+fn events(server: &Server) -> Vec<Value> {
+    let text = fs::read_to_string(server.directory.path().join("events")).unwrap_or_default();
+    serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
 }
 
 fn state(server: &Server) -> Value {
@@ -118,6 +147,156 @@ fn life() -> Result<(), Failed> {
     let expected = "starting booting booted pausing paused resuming resumed rebooting shutdown booting booted rebooted \
                     shutdown booting booted shutdown deleted shutdown";
     require(names.join(" ") == expected, || names.join(" "))
+}
+
+/// Whatever of its files is no good any more: it is said, and the guest does not notice.
+fn reboot_refused() -> Result<(), Failed> {
+    let mut server = Server::start();
+    let (vm, path) = (vm(&server), server.directory.path().to_owned());
+    put(&server, "vm.create", &vm)?;
+    put(&server, "vm.boot", "")?;
+    goes_on(&mut server);
+    for (name, bad, line) in [
+        ("kernel", None, "payload.kernel {}: there is no such file: must exist"),
+        ("kernel", Some(b"no kernel".as_slice()), "kernel {}: truncated: setup header ends"),
+        ("disk", Some(b"short"), "disks {}: has 5 bytes: must be a multiple of 512"),
+    ] {
+        let file = path.join(name);
+        let good = fs::read(&file)?;
+        fs::rename(&file, path.join("aside"))?;
+        bad.map_or(Ok(()), |bad| fs::write(&file, bad))?;
+        let (status, said) = server.ask("PUT", "vm.reboot", "");
+        let line = line.replace("{}", &file.display().to_string());
+        require(status == 500 && said.contains(&line), || format!("{name}: {status} {said}"))?;
+        require(state(&server) == "Running", || server.info().to_string())?;
+        goes_on(&mut server);
+        fs::rename(path.join("aside"), &file)?;
+        require(fs::read(&file)? == good, || format!("{name} is another one"))?;
+    }
+    // What the VM that runs has itself is in nobody's way.
+    put(&server, "vm.pause", "")?;
+    put(&server, "vm.reboot", "")?;
+    goes_on(&mut server);
+    put(&server, "vmm.shutdown", "")
+}
+
+/// What is seen only when the VM has ended: its socket's place is taken by then.
+fn reboot_fails() -> Result<(), Failed> {
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
+    let (vm, path) = (vm(&server), server.directory.path().to_owned());
+    put(&server, "vm.create", &vm)?;
+    put(&server, "vm.boot", "")?;
+    goes_on(&mut server);
+    fs::rename(path.join("vsock"), path.join("aside"))?;
+    fs::write(path.join("vsock"), "somebody else's")?;
+    let (status, said) = server.ask("PUT", "vm.reboot", "");
+    require(status == 500 && said.contains("is there and no socket: must not exist"), || format!("{status} {said}"))?;
+    require(state(&server) == "Shutdown", || server.info().to_string())?;
+    let why = "it does not start again: --vsock socket=";
+    server.wait_for("nobody is told", |server| {
+        let last = events(server).pop().unwrap_or_default();
+        last["event"] == "shutdown" && last["properties"]["reason"].as_str().is_some_and(|said| said.starts_with(why))
+    });
+    require(fs::read(path.join("vsock"))? == b"somebody else's", || "it is not there any more".to_owned())?;
+    fs::remove_file(path.join("vsock"))?;
+    put(&server, "vm.boot", "")?;
+    goes_on(&mut server);
+    put(&server, "vmm.shutdown", "")
+}
+
+fn restart_fails() -> Result<(), Failed> {
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
+    let (vm, path) = (resetting(&server), server.directory.path().to_owned());
+    put(&server, "vm.create", &vm)?;
+    put(&server, "vm.boot", "")?;
+    fs::rename(path.join("kernel"), path.join("aside"))?;
+    server.wait_for("it is not over", |server| state(server) == "Shutdown");
+    let last = |server: &Server| events(server).pop().unwrap_or_default();
+    let why = format!("it does not start again: --kernel {}: there is no such file", path.join("kernel").display());
+    server.wait_for("nobody is told", |server| {
+        let last = last(server);
+        last["event"] == "shutdown" && last["properties"]["reason"].as_str().is_some_and(|said| said.starts_with(&why))
+    });
+    fs::rename(path.join("aside"), path.join("kernel"))?;
+    put(&server, "vm.boot", "")?;
+    goes_on(&mut server);
+    put(&server, "vm.delete", "")?;
+    put(&server, "vmm.shutdown", "")?;
+    let (status, said) = server.ended();
+    let warned = said.contains("the VM does not start again, and is over: --kernel ");
+    require(status.success() && warned, || format!("{status} {said}"))
+}
+
+/// What a request waits for behind its head is part of the start, and of no client's.
+fn zero() -> Result<(), Failed> {
+    const WAIT: Duration = Duration::from_millis(500);
+    let server = Server::start();
+    let mut vm: Value = serde_json::from_str(&vm(&server))?;
+    let timeline = server.directory.path().join("timeline");
+    vm["timeline"] = json!(timeline);
+    put(&server, "vm.create", &vm.to_string())?;
+    let mut stream = server.connect();
+    stream.write_all(b"PUT /api/v1/vm.boot HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n")?;
+    thread::sleep(WAIT);
+    stream.write_all(b"{}")?;
+    let (status, said) = answer(&mut stream);
+    require(status == 204, || format!("{status} {said}"))?;
+    put(&server, "vm.shutdown", "")?;
+    let timeline: Value = serde_json::from_slice(&fs::read(timeline)?)?;
+    let first = timeline["marks"][0]["ns"].as_u64().map(Duration::from_nanos);
+    require(first >= Some(WAIT) && timeline["zero"] == "request to start the VM", || timeline.to_string())?;
+    put(&server, "vmm.shutdown", "")
+}
+
+/// Its reader is there and does not read: the guest writes on, and ends when it is to.
+fn unread() -> Result<(), Failed> {
+    let mut server = Server::start();
+    let mut vm: Value = serde_json::from_str(&vm(&server))?;
+    let pipe = server.directory.path().join("pipe");
+    require(Command::new("mkfifo").arg(&pipe).status()?.success(), || "no pipe".to_owned())?;
+    vm["serial"]["file"] = json!(pipe);
+    // Opened for both, it waits for nobody.
+    let reader = fs::File::options().read(true).write(true).open(&pipe)?;
+    put(&server, "vm.create", &vm.to_string())?;
+    put(&server, "vm.boot", "")?;
+    let counters = |server: &Server| -> Value {
+        serde_json::from_str(&server.ask("GET", "vm.counters", "").1).unwrap_or_default()
+    };
+    let dropped = |server: &Server| counters(server)["_serial"]["dropped_bytes"].as_u64().unwrap_or(0);
+    server.wait_for("nothing is dropped", |server| dropped(server) > 0);
+    let before = dropped(&server);
+    server.wait_for("the guest stands still", |server| dropped(server) > before + 1000);
+    let taken = counters(&server)["_serial"]["write_bytes"].as_u64().unwrap_or(0);
+    require((256 << 10..=1 << 20).contains(&taken), || format!("{taken} bytes were taken"))?;
+    let (status, said) = server.ask("PUT", "vm.pause", "");
+    let busy = "worker serial-output: a request has not come to its end within 5 s";
+    require(status == 500 && said.contains(busy), || format!("{status} {said}"))?;
+    server.wait_for("the guest does not go on", |server| dropped(server) > before + 2000);
+    let begin = Instant::now();
+    put(&server, "vm.shutdown", "")?;
+    require(begin.elapsed() < Duration::from_secs(10), || format!("{:?}", begin.elapsed()))?;
+    put(&server, "vmm.shutdown", "")?;
+    let (status, said) = server.ended();
+    drop(reader);
+    require(status.success() && said.contains("slower than the guest"), || format!("{status} {said}"))
+}
+
+/// The host's processors are not all for a guest that does nothing else.
+fn back_off() -> Result<(), Failed> {
+    const BACK_OFF: f64 = 0.1;
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
+    put(&server, "vm.create", &resetting(&server))?;
+    put(&server, "vm.boot", "")?;
+    let rebooted = |server: &Server| events(server).iter().filter(|event| event["event"] == "rebooted").count();
+    server.wait_for("it does not come up again", |server| rebooted(server) > 5);
+    let at = |event: &Value| -> Option<f64> {
+        Some(event["timestamp"]["secs"].as_f64()? + event["timestamp"]["nanos"].as_f64()? / 1e9)
+    };
+    let all: Vec<_> = events(&server).iter().map(|event| (event["event"].clone(), at(event).unwrap_or(0.0))).collect();
+    let waits = all.windows(2).filter(|pair| pair[0].0 == "shutdown" && pair[1].0 == "rebooting");
+    let waits: Vec<_> = waits.map(|pair| pair[1].1 - pair[0].1).collect();
+    require(waits.len() >= 5 && waits.iter().all(|wait| *wait >= BACK_OFF), || format!("{waits:?}"))?;
+    put(&server, "vmm.shutdown", "")
 }
 
 /// A jailed server starts no program, and uses one's socket that it was started with.

@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -20,6 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("process::a_socket_has_one_owner", one_owner, None),
         ("process::what_was_killed_is_replaced", replaced, None),
         ("process::events", events, None),
+        ("process::events_to_a_descriptor", events_to_a_descriptor, None),
         ("process::an_inherited_socket", inherited, None),
     ]
 }
@@ -83,10 +86,10 @@ fn replaced() -> Result<(), Failed> {
     let stale = directory.path().join("socket");
     drop(UnixListener::bind(&stale)?);
     let mut child = Command::new(FLATBOOT).arg("--api-socket").arg(&stale).spawn()?;
-    let mut connected = std::os::unix::net::UnixStream::connect(&stale);
+    let mut connected = UnixStream::connect(&stale);
     while connected.is_err() && child.try_wait()?.is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        connected = std::os::unix::net::UnixStream::connect(&stale);
+        thread::sleep(Duration::from_millis(5));
+        connected = UnixStream::connect(&stale);
     }
     let mut stream = connected?;
     stream.write_all(b"PUT /api/v1/vmm.shutdown HTTP/1.1\r\nConnection: close\r\n\r\n")?;
@@ -108,6 +111,41 @@ fn events() -> Result<(), Failed> {
     require(objects.iter().all(|object| object["timestamp"]["nanos"].is_u64()), || text.clone())
 }
 
+/// What was there before flatboot stays: the file is its owner's.
+fn events_to_a_descriptor() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("events");
+    fs::write(&path, "mine\n")?;
+    let file = fs::File::options().append(true).open(&path)?;
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("exec {FLATBOOT} --api-socket path=socket --event-monitor fd=7 7<&0 0</dev/null")])
+        .current_dir(directory.path())
+        .stdin(Stdio::from(file))
+        .spawn()?;
+    let socket = directory.path().join("socket");
+    while UnixStream::connect(&socket).is_err() && child.try_wait()?.is_none() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let mut stream = UnixStream::connect(&socket)?;
+    stream.write_all(b"PUT /api/v1/vmm.shutdown HTTP/1.1\r\nConnection: close\r\n\r\n")?;
+    let (status, said) = answer(&mut stream);
+    require(status == 204 && child.wait()?.success(), || format!("{status} {said}"))?;
+    let text = fs::read_to_string(&path)?;
+    let events = text.strip_prefix("mine\n").ok_or("what was there is gone")?;
+    let names =
+        serde_json::Deserializer::from_str(events).into_iter::<Value>().map(|event| Ok(event?["event"].clone()));
+    let names: Vec<Value> = names.collect::<Result<_, serde_json::Error>>()?;
+    require(names == ["starting", "shutdown"], || text.clone())?;
+    let closed = Command::new("sh")
+        .args(["-c", &format!("exec {FLATBOOT} --api-socket path=socket --event-monitor fd=7 7<&-")])
+        .current_dir(directory.path())
+        .output()?;
+    let said = String::from_utf8_lossy(&closed.stderr).into_owned();
+    let line = "flatboot: error: --event-monitor fd=7: Bad file descriptor (os error 9): must be a file that this \
+                process was started with\n";
+    require(closed.status.code() == Some(2) && said == line, || format!("{}: {said}", closed.status))
+}
+
 /// A shell hands it over: a test process cannot clear close-on-exec without a call that is not safe.
 fn inherited() -> Result<(), Failed> {
     let refused = Command::new("sh")
@@ -127,7 +165,7 @@ fn inherited() -> Result<(), Failed> {
         .args(["-c", &format!("exec {FLATBOOT} --api-socket fd=7 7<&0 0</dev/null")])
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
         .spawn()?;
-    let mut stream = std::os::unix::net::UnixStream::connect(&path)?;
+    let mut stream = UnixStream::connect(&path)?;
     stream.write_all(b"PUT /api/v1/vmm.shutdown HTTP/1.1\r\nConnection: close\r\n\r\n")?;
     let (status, _) = answer(&mut stream);
     require(status == 204 && child.wait()?.success(), || format!("{status}"))?;

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 
@@ -19,6 +20,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("rude::slow_and_half_open", slow, None),
         ("rude::a_hundred_at_once", hundred, None),
         ("rude::more_than_there_is_room_for", crowd, None),
+        ("rude::what_does_not_come", late, None),
+        ("rude::beside_a_vm", beside_a_vm, None),
     ]
 }
 
@@ -27,7 +30,10 @@ fn alive(server: &Server) -> Result<(), Failed> {
 }
 
 fn garbage() -> Result<(), Failed> {
-    let server = Server::start();
+    send_garbage(&Server::start())
+}
+
+fn send_garbage(server: &Server) -> Result<(), Failed> {
     let zeroes = [0; 4096];
     for bytes in [
         b"\r\n\r\n\r\n".as_slice(),
@@ -44,7 +50,7 @@ fn garbage() -> Result<(), Failed> {
         let _ = stream.shutdown(Shutdown::Write);
         let (status, _) = answer(&mut stream);
         require(matches!(status, 0 | 400..=505), || format!("{status} for {bytes:?}"))?;
-        alive(&server)?;
+        alive(server)?;
     }
     Ok(())
 }
@@ -133,4 +139,60 @@ fn crowd() -> Result<(), Failed> {
     alive(&server)?;
     drop(idle);
     alive(&server)
+}
+
+/// Who begins a request has half a minute for its head, and as much for its body; others are served meanwhile.
+fn late() -> Result<(), Failed> {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let mut server = Server::start();
+    alive(&server)?;
+    let before = server.usage();
+    let begin = Instant::now();
+    let head = "PUT /api/v1/vm.create HTTP/1.1\r\nConnection: close\r\n";
+    let mut streams: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    let pieces = [
+        format!("{head}Content-Length: 9\r\n\r\n{{"),
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n"),
+        head.into(),
+    ];
+    for (stream, piece) in streams.iter_mut().zip(&pieces) {
+        stream.write_all(piece.as_bytes())?;
+    }
+    thread::sleep(LIMIT / 2);
+    alive(&server)?;
+    let answers: Vec<_> = streams.iter_mut().map(answer).collect();
+    let (took, said) = (begin.elapsed(), format!("{answers:?}"));
+    require(took >= LIMIT && took < 2 * LIMIT, || format!("{took:?}"))?;
+    for (status, text) in answers.iter().take(2) {
+        require(*status == 408 && text == r#"["the body is not there: must come within 30 s"]"#, || said.clone())?;
+    }
+    // Of what has no head there is nothing to answer.
+    require(answers.iter().skip(2).all(|(status, _)| matches!(status, 0 | 408)), || said)?;
+    drop(streams);
+    server.is_back_at(&before);
+    Ok(())
+}
+
+/// What they do is no matter of the VM's.
+fn beside_a_vm() -> Result<(), Failed> {
+    let server = Server::start();
+    let body = r#"{"payload": {"kernel": "/nowhere"}, "memory": {"size": 134217728}}"#;
+    require(server.ask("PUT", "vm.create", body).0 == 204, || "it is not created".to_owned())?;
+    let before = server.info();
+    send_garbage(&server)?;
+    let crowd: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    let wrong = ["{", "[]", "\0", r#"{"path": 1}"#, r#"{"path": "/d", "id": "\u0000", "x": {}}"#];
+    for (name, body) in ["vm.create", "vm.add-disk", "vm.add-net", "vm.add-vsock", "vm.remove-device"]
+        .into_iter()
+        .flat_map(|name| wrong.map(|body| (name, body)))
+    {
+        let (status, said) = server.ask("PUT", name, body);
+        require(matches!(status, 400 | 409), || format!("{name} {body}: {status} {said}"))?;
+    }
+    for name in ["vm.pause", "vm.resume", "vm.shutdown", "vm.reboot", "vm.power-button"] {
+        let (status, said) = server.ask("PUT", name, "");
+        require(matches!(status, 404 | 405), || format!("{name}: {status} {said}"))?;
+    }
+    drop(crowd);
+    require(server.info() == before, || format!("{} was {before}", server.info()))
 }

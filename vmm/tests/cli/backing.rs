@@ -2,9 +2,11 @@
 //! Memory that the host cannot give: an error at start, and no signal later.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 
 use flatboot::memory::guest::{self, Backing};
 use flatboot::memory::{GpaRange, HostPages, Prefault, prefault};
@@ -13,6 +15,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
 use crate::FLATBOOT;
 use crate::host::{Host, Needs};
+use crate::kvm::{RUNS, program};
 use crate::refusal::{ERROR, Files, Row};
 
 const HUGE: &str = "needs … free pages of …, the host has …: must be at most that, or more reserved in \
@@ -69,7 +72,39 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         })
         .into_iter()
         .chain(pools)
+        .chain([watched(host)])
         .collect()
+}
+
+fn watched(host: &Host) -> Trial {
+    let name = "a page that the host cannot give is named as soon as there is memory";
+    let ignored = host.skips(name, Needs::OpenKvm);
+    Trial::test(name, watched_early).with_ignored_flag(ignored)
+}
+
+/// When the first vCPU's thread is there, which backs memory. What is backed beforehand takes long enough to look.
+fn watched_early() -> Result<(), Failed> {
+    const SIGBUS: u32 = 7;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    let mut flatboot = Command::new(FLATBOOT);
+    flatboot.args("run --kernel kernel --memory size=1G,prefault=on --rng off --serial null".split_whitespace());
+    let mut child = flatboot.current_dir(directory.path()).stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let process = format!("/proc/{}", child.id());
+    let has_vcpu = || {
+        let tasks = fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten();
+        tasks.into_iter().any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "vcpu0\n"))
+    };
+    while !has_vcpu() && child.try_wait()?.is_none() {
+        thread::yield_now();
+    }
+    let status = fs::read_to_string(format!("{process}/status"))?;
+    child.kill()?;
+    child.wait()?;
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+    let caught = u64::from_str_radix(caught.trim(), 16)?;
+    assert!(caught >> (SIGBUS - 1) & 1 == 1, "{status}");
+    Ok(())
 }
 
 /// `count` of the pool's pages, above 4 GiB.

@@ -18,6 +18,7 @@ use crate::FLATBOOT;
 use crate::host::{Host, Needs};
 use crate::images;
 use crate::kvm::{RESET, program};
+use crate::net::wait;
 
 /// `R` to the serial port, then nothing more: `mov dx, 0x3f8; mov al, 'R'; out dx, al; jmp .`
 const HANG: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
@@ -36,6 +37,10 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         ("", "2"),
         ("--landlock", "2"),
         ("--landlock --api-socket path=@/socket", "2"),
+        ("--event-monitor path=@/events", "2"),
+        ("--vsock cid=3,socket=@/vsock", "2"),
+        ("--landlock --vsock cid=3,socket=@/vsock --event-monitor path=@/events", "2"),
+        ("--serial file=@/console", "2"),
         ("--seccomp log", "2"),
         ("--seccomp false", "0"),
     ];
@@ -46,8 +51,10 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
             trial(name, Needs::OpenKvm, Box::new(move |_| every_thread(options, seccomp)))
         })
         .collect();
+    trials.push(trial("jail: a server that has no VM yet".to_owned(), Needs::Nothing, Box::new(|_| server())));
     trials.push(trial("jail: the thread that firmware has".to_owned(), Needs::OpenKvm, Box::new(|_| fw_cfg())));
     trials.push(trial("jail: what is open stays here".to_owned(), Needs::OpenKvm, Box::new(|_| descriptors())));
+    trials.push(trial("jail: no guest memory in a dump".to_owned(), Needs::OpenKvm, Box::new(|_| not_dumped())));
     for options in ["", "--landlock", "--restart-on-reset"] {
         let name = format!("jail: nobody, with nothing but /dev/kvm: {options}");
         trials.push(trial(name, ONLY_KVM, Box::new(move |host| nobody(host, options))));
@@ -58,7 +65,7 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
 /// A VM that is ended with its test.
 struct Vm {
     child: Child,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Drop for Vm {
@@ -71,6 +78,11 @@ impl Drop for Vm {
 impl Vm {
     /// Starts one with `options`; `@` is a directory with `kernel`, `efi`, `firmware` and `disk`.
     fn start(options: &str) -> Result<Self, Failed> {
+        Self::of(&format!("run {options}"))
+    }
+
+    /// The same with all of its words.
+    fn of(options: &str) -> Result<Self, Failed> {
         let directory = tempfile::tempdir()?;
         let files = [
             ("kernel", program(HANG)),
@@ -83,9 +95,9 @@ impl Vm {
         }
         let options = options.replace('@', &directory.path().display().to_string());
         let mut command = Command::new(FLATBOOT);
-        command.arg("run").args(options.split_whitespace());
+        command.args(options.split_whitespace());
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        Ok(Self { child, _directory: directory })
+        Ok(Self { child, directory })
     }
 
     /// A file of the process in /proc.
@@ -129,13 +141,58 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 fn every_thread(options: &str, seccomp: &str) -> Result<(), Failed> {
     let mut vm = Vm::start(&format!("--kernel @/kernel --cpus boot=2 --disk path=@/disk {options}"))?;
-    vm.runs()?;
-    let mut expected = set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio1", "signals", "serial-input"]);
-    expected.extend(options.contains("--api-socket").then(|| "api".to_owned()));
+    if options.contains("--serial file=") {
+        let console = vm.directory.path().join("console");
+        wait("the guest runs", || fs::read(&console).is_ok_and(|said| !said.is_empty()))?;
+    } else {
+        vm.runs()?;
+    }
+    let mut expected = set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio1", "signals"]);
+    let others = [
+        ("--api-socket", "api"),
+        ("--event-monitor", "events"),
+        ("--vsock", "virtio2"),
+        ("--serial file=", "serial-output"),
+    ];
+    expected.extend(others.iter().filter(|(option, _)| options.contains(option)).map(|(_, name)| (*name).to_owned()));
+    // A terminal, or what is in its place, is read from.
+    expected.extend((!options.contains("--serial")).then(|| "serial-input".to_owned()));
     assert_eq!(vm.threads(seccomp)?, expected);
     let limits = vm.proc("limits")?;
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).ok_or("no limit")?;
     assert!(core.split_whitespace().skip(4).take(2).all(|limit| limit == "1" || limit == "0"), "{core}");
+    Ok(())
+}
+
+/// Its main thread is as wide as the start of VMs needs, but in a jail.
+fn server() -> Result<(), Failed> {
+    let mut server = Vm::of("--api-socket path=@/socket --event-monitor path=@/events")?;
+    // The main thread is the last to enter.
+    while !server.proc("status")?.contains("Seccomp:\t2") {
+        assert!(server.child.try_wait()?.is_none(), "the server is over");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(server.threads("2")?, set(&["flatboot", "api", "events", "signals"]));
+    Ok(())
+}
+
+/// Also where it has no name: all of the memory that one who looks at the process sees.
+fn not_dumped() -> Result<(), Failed> {
+    const KIB: u64 = 512 << 10;
+    for memory in ["size=512M", "size=512M,thp=off", "size=512M,prefault=on"] {
+        let mut vm = Vm::start(&format!("--kernel @/kernel --memory {memory}"))?;
+        vm.runs()?;
+        let smaps = vm.proc("smaps")?;
+        let size = |line: &str| line.strip_prefix("Size:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
+        let (mut left_out, mut last) = (0, 0);
+        for line in smaps.lines() {
+            last = size(line).unwrap_or(last);
+            if line.strip_prefix("VmFlags:").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "dd")) {
+                left_out += last;
+            }
+        }
+        assert!(left_out >= KIB, "{memory}: {left_out} KiB are left out of a dump, of {KIB}");
+    }
     Ok(())
 }
 

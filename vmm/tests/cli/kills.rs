@@ -28,8 +28,15 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
         trial("the keeper of a VM is killed at any moment: the same", || {
             killed("--shutdown-timeout 1 --restart-on-reset")
         }),
-        trial("asked to end at any moment of its start: it leaves no socket", asked_to_end),
+        trial("asked to end at any moment of its start: it leaves no socket", || {
+            asked_to_end(&["--api-socket path=socket", "--api-socket path=socket --vsock cid=3,socket=vsock"])
+        }),
+        trial("asked to end at any moment of its start: it leaves no socket of its vsock device", || {
+            asked_to_end(&["--vsock cid=3,socket=socket", "--vsock cid=3,socket=socket --restart-on-reset"])
+        }),
+        trial("asked to end as soon as its socket is there: it is gone", ends_with_its_socket),
         hangs_up(host),
+        trial("one that was started to ignore SIGHUP lives on", ignores_hang_ups),
     ]
 }
 
@@ -58,23 +65,54 @@ fn killed(options: &str) -> Result<(), Failed> {
 }
 
 /// Before its guest runs, SIGTERM ends it at once. One that comes later finds a guest that does not power off; a second one ends that.
-fn asked_to_end() -> Result<(), Failed> {
+fn asked_to_end(options: &[&str]) -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("kernel"), program(RUNS))?;
     fs::write(directory.path().join("disk"), [0; 4096])?;
+    let start = |options: &str| start_with(directory.path(), &format!("--shutdown-timeout 1 {options}"));
     let span = u64::try_from(runs(directory.path(), "--shutdown-timeout 1")?.as_nanos())?;
-    for _ in 0..times(100)? {
+    for options in options.iter().cycle().take(usize::try_from(times(100)?)?) {
         let delay = Duration::from_nanos(random() % span);
-        let mut child = start(directory.path(), "--shutdown-timeout 1")?;
+        let mut child = start(options)?;
         thread::sleep(delay);
         while child.try_wait()?.is_none() {
             kill(&child, "TERM")?;
             thread::sleep(Duration::from_millis(20));
         }
+        asked(child, directory.path(), &format!("{options}, asked {delay:?} after its start"))?;
+    }
+    Ok(())
+}
+
+/// It has ended as it should, and no socket is there.
+fn asked(child: Child, directory: &Path, when: &str) -> Result<(), Failed> {
+    let (status, said) = ended(child)?;
+    let as_asked = status.signal() == Some(15) || status.code() == Some(6);
+    assert!(as_asked, "{when}: {status}: {said}");
+    let left = ["socket", "vsock"].map(|name| directory.join(name).exists());
+    assert_eq!(left, [false; 2], "{when}: the control socket, the vsock device's");
+    Ok(())
+}
+
+/// It is there long before the guest is, which has all its memory backed first.
+fn ends_with_its_socket() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    fs::write(directory.path().join("disk"), [0; 4096])?;
+    let vsock = "--vsock cid=3,socket=vsock --memory size=1G,prefault=on";
+    let watched = format!("{vsock} --event-monitor path=events");
+    let served = format!("{vsock} --api-socket path=socket");
+    let landlock = format!("{vsock} --landlock");
+    for options in [vsock, &watched, &served, &landlock] {
+        let mut child = start_with(directory.path(), options)?;
+        while !directory.path().join("vsock").exists() && child.try_wait()?.is_none() {
+            thread::sleep(Duration::from_micros(100));
+        }
+        kill(&child, "TERM")?;
         let (status, said) = ended(child)?;
-        let as_asked = status.signal() == Some(15) || status.code() == Some(6);
-        assert!(as_asked, "asked {delay:?} after its start: {status}: {said}");
-        assert!(!directory.path().join("socket").exists(), "asked {delay:?} after its start: the socket is there");
+        assert!(status.signal() == Some(15), "{options}: {status}: {said}");
+        let left = ["socket", "vsock"].map(|name| directory.path().join(name).exists());
+        assert_eq!(left, [false; 2], "{options}: the control socket, the vsock device's");
     }
     Ok(())
 }
@@ -105,15 +143,48 @@ fn hung_up() -> Result<(), Failed> {
     Ok(())
 }
 
+/// As nohup(1) has it: the guest is not even asked, so SIGTERM is the first wish.
+fn ignores_hang_ups() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    let script = format!(
+        "trap '' HUP; exec {FLATBOOT} run --kernel kernel --memory size=64M --rng off --serial file=console \
+         --shutdown-timeout 1"
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(directory.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = shell.stderr(Stdio::piped()).spawn()?;
+    while fs::read(directory.path().join("console")).map_or(true, |said| said.is_empty()) && child.try_wait()?.is_none()
+    {
+        thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..3 {
+        kill(&child, "HUP")?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    // Longer than a guest that was asked would have.
+    thread::sleep(Duration::from_millis(1500));
+    assert!(child.try_wait()?.is_none(), "it has ended");
+    kill(&child, "TERM")?;
+    let (status, said) = ended(child)?;
+    let asked_once = said.contains("did not power off within 1 s") && !said.contains("second signal");
+    assert!(status.code() == Some(6) && asked_once, "{status}: {said}");
+    Ok(())
+}
+
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
 fn start(directory: &Path, options: &str) -> Result<Child, Failed> {
-    let arguments = "run --kernel kernel --memory size=64M --disk path=disk --rng off --serial file=console \
-                     --api-socket path=socket";
+    start_with(directory, &format!("--api-socket path=socket {options}"))
+}
+
+fn start_with(directory: &Path, options: &str) -> Result<Child, Failed> {
+    let memory = if options.contains("--memory") { "" } else { "--memory size=64M" };
+    let arguments = format!("run --kernel kernel {memory} --disk path=disk --rng off --serial file=console {options}");
     let mut flatboot = Command::new(FLATBOOT);
-    flatboot.args(arguments.split_whitespace()).args(options.split_whitespace()).current_dir(directory);
+    flatboot.args(arguments.split_whitespace()).current_dir(directory);
     Ok(flatboot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
 }
 

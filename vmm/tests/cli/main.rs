@@ -13,11 +13,13 @@ mod jail;
 mod kernels;
 mod kills;
 mod kvm;
+mod log;
 mod net;
 mod outputs;
 mod passt;
 mod print;
 mod refusal;
+mod terminal;
 mod values;
 mod vsock;
 
@@ -66,5 +68,7 @@ fn main() -> ExitCode {
     trials.extend(net::trials(&host));
     trials.extend(passt::trials(&host));
     trials.extend(vsock::trials(&host));
+    trials.extend(terminal::trials(&host));
+    trials.extend(log::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -26,6 +26,9 @@ const KEY_SHIFT: u32 = 16;
 /// error, and so no request costs more than its item and this.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
+/// So much of a file is read at once: a pause, or the end of the VM, waits for no more.
+pub(super) const PIECE: u64 = 1 << 20;
+
 /// As many zeroes as are to go to `padding`.
 fn zeroes(padding: GpaRange) -> Option<&'static [u8]> {
     ZEROES.get(..index(padding.length()))
@@ -50,14 +53,21 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// Does it. May wait for a disk.
-    pub(super) fn run(self, memory: &GuestMemory) -> io::Result<()> {
+    /// Does a piece of it, the zeroes with the last one. True when that was all. May wait for a disk.
+    pub(super) fn step(&mut self, memory: &GuestMemory) -> io::Result<bool> {
         let mut file = &*self.file;
         file.seek(SeekFrom::Start(self.position))?;
+        let now = self.target.length().min(PIECE);
         let target = GuestAddress(self.target.start());
-        memory.read_exact_volatile_from(target, &mut file, index(self.target.length())).map_err(io::Error::other)?;
+        memory.read_exact_volatile_from(target, &mut file, index(now)).map_err(io::Error::other)?;
+        self.position += now;
+        self.target = GpaRange::new(self.target.start() + now, self.target.end());
+        if self.target.length() > 0 {
+            return Ok(false);
+        }
         let zeroes = zeroes(self.padding).unwrap_or_default();
-        memory.write_slice(zeroes, GuestAddress(self.padding.start())).map_err(io::Error::other)
+        memory.write_slice(zeroes, GuestAddress(self.padding.start())).map_err(io::Error::other)?;
+        Ok(true)
     }
 }
 

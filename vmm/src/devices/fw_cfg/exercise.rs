@@ -6,12 +6,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use vm_memory::{Bytes, GuestAddress};
 
 use super::{Content, FileName, FwCfg, Items, key};
 use crate::devices::Bus;
 use crate::devices::bus::lock;
+use crate::devices::running::Running;
 use crate::layout::PORT_FW_CFG;
 use crate::memory::GuestMemory;
 
@@ -21,6 +23,8 @@ const STEPS_MAX: usize = 256;
 const LOW_SIZE: usize = 0x2_0000;
 const HIGH_START: u64 = 0x4_0000;
 const HIGH_SIZE: usize = 0x8000;
+/// Longer than any file takes.
+const LONG: Duration = Duration::from_secs(60);
 /// Bytes of the file.
 const FILE_LENGTH: u64 = 5000;
 const FILE_START: u64 = 3;
@@ -73,6 +77,8 @@ struct Machine {
     ports: Bus,
     memory: GuestMemory,
     device: Arc<Mutex<FwCfg>>,
+    /// A host without room for a thread answers every fetch with an error, which is an answer.
+    thread: Option<Running>,
 }
 
 impl Machine {
@@ -86,11 +92,10 @@ impl Machine {
             [(FileName::new("a"), Content::Bytes(vec![1; 100])), (FileName::new("b"), Content::Bytes(Vec::new()))];
         let mut ports = Bus::new();
         let mut device = FwCfg::new(Items::new(numbered, files), memory.clone());
-        // A host without room for a thread answers every fetch with an error, which is an answer.
-        let _ = device.start(|| Some(()));
+        let thread = device.start(|| Some(())).ok().flatten();
         let device = Arc::new(Mutex::new(device));
         ports.insert_stream(PORT_FW_CFG, device.clone()).ok()?;
-        Some(Self { ports, memory, device })
+        Some(Self { ports, memory, device, thread })
     }
 
     fn write(&self, port: u64, data: &[u8]) {
@@ -128,6 +133,7 @@ impl Machine {
                 let width = usize::from(program.byte()? % 9);
                 self.write(port, data.get(..width)?);
             }
+            4 => self.pause(program.byte()? % 2 == 0),
             _ => {
                 let (at, key, operations) = (program.address()?, program.key()?, program.byte()?);
                 let control = u32::from(key) << 16 | u32::from(operations);
@@ -135,6 +141,17 @@ impl Machine {
             }
         }
         Some(())
+    }
+
+    /// Has the thread that reads files rest, or go on.
+    fn pause(&self, rest: bool) {
+        let Some(thread) = &self.thread else { return };
+        if rest {
+            thread.ask_to_pause();
+            assert!(thread.await_pause(LONG).is_ok(), "fw_cfg does not rest");
+        } else {
+            thread.resume();
+        }
     }
 
     /// Waits until no file is being read, and no answer is on its way to memory.
@@ -146,6 +163,7 @@ impl Machine {
 
     /// What must hold whatever the firmware did: the device still says who it is, by port and by DMA.
     fn check(&self) {
+        self.pause(false);
         self.wait();
         self.write(0, &key::SIGNATURE.to_le_bytes());
         let mut signature = [0; 4];

@@ -13,12 +13,12 @@ mod items;
 mod tests;
 
 use std::fmt;
-use std::io;
 
 pub use content::Content;
 pub use items::{FileName, Items, key};
 
 use super::bus::{BusDevice, GuestRequest};
+use super::running::{Running, WorkerError};
 use crate::memory::GuestMemory;
 use dma::Transfer;
 use fetcher::Fetcher;
@@ -65,9 +65,13 @@ impl FwCfg {
     }
 
     /// Starts the thread that reads files, if there are any among the items: without it, nothing is read. The first that the
-    /// thread does is `begin`, whose result it keeps as long as it runs; without one it ends.
-    pub fn start<G>(&mut self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
-        if self.items.has_files() { self.fetcher.start(&self.memory, begin) } else { Ok(()) }
+    /// thread does is `begin`, whose result it keeps as long as it runs; without one it ends. It runs as long as what is
+    /// returned is there.
+    pub fn start<G>(
+        &mut self,
+        begin: impl FnOnce() -> Option<G> + Send + 'static,
+    ) -> Result<Option<Running>, WorkerError> {
+        self.items.has_files().then(|| self.fetcher.start(&self.memory, begin)).transpose()
     }
 
     fn select(&mut self, key: u16) {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::exercise::{exercise, fill};
 use super::*;
+use crate::bits::index;
 
+/// No result depends on it: what is waited for comes at once, or the test fails.
+const LONG: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 const SELECT: u32 = 8;
 const READ: u32 = 2;
@@ -25,6 +29,7 @@ const OLD: u8 = 0x5a;
 struct Machine {
     device: FwCfg,
     memory: GuestMemory,
+    thread: Option<Running>,
 }
 
 /// Two MiB, a hole of one, and one more; items of every kind.
@@ -46,8 +51,8 @@ fn machine() -> Machine {
 
 fn started(items: Items, memory: GuestMemory) -> Machine {
     let mut device = FwCfg::new(items, memory.clone());
-    device.start(|| Some(())).unwrap();
-    Machine { device, memory }
+    let thread = device.start(|| Some(())).unwrap();
+    Machine { device, memory, thread }
 }
 
 impl Machine {
@@ -148,6 +153,77 @@ fn a_vcpu_does_not_wait_for_a_file() {
     }
     // A pipe has no position to go to, so both are errors in the end; what counts is that they came to one.
     assert_eq!([REQUEST, REQUEST + 16].map(|at| machine.memory(at)), [1u32.to_be_bytes(); 2]);
+}
+
+/// A file of some pieces, and a device that has nothing else.
+fn large() -> (Machine, u64) {
+    let length = 2 * dma::PIECE + 5;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![7; index(length)]).unwrap();
+    let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 4 << 20)]).unwrap();
+    let items = Items::new([(key::INITRD_DATA, Content::File { file: Arc::new(file), start: 0, length })], []);
+    (started(items, memory), length)
+}
+
+/// Asks for all of the large file.
+fn ask_for(machine: &mut Machine, length: u64) {
+    let length = u32::try_from(length).unwrap();
+    let fields = [&(keyed(key::INITRD_DATA) | READ).to_be_bytes()[..], &length.to_be_bytes(), &TARGET.to_be_bytes()];
+    machine.memory.write_slice(&fields.concat(), GuestAddress(REQUEST)).unwrap();
+    assert_eq!(machine.device.write(8, &u32::try_from(REQUEST).unwrap().to_be_bytes()), None);
+}
+
+#[test]
+fn in_a_pause_nothing_comes_and_behind_it_all() {
+    let (mut machine, length) = large();
+    let thread = machine.thread.take().unwrap();
+    thread.ask_to_pause();
+    thread.await_pause(LONG).unwrap();
+    ask_for(&mut machine, length);
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(
+        (machine.memory(TARGET), machine.memory::<1>(REQUEST + 3)),
+        ([0], [0x0a]),
+        "neither bytes nor an answer"
+    );
+    thread.resume();
+    while machine.device.is_busy() {
+        thread::yield_now();
+    }
+    let mut moved = vec![0; index(length) + 1];
+    machine.memory.read_slice(&mut moved, GuestAddress(TARGET)).unwrap();
+    assert!(moved[..index(length)].iter().all(|byte| *byte == 7) && moved[index(length)] == 0);
+    assert_eq!(machine.memory(REQUEST), 0u32.to_be_bytes());
+}
+
+/// A large file does not hold up a pause: it is read by pieces.
+#[test]
+fn a_file_comes_piece_by_piece() {
+    let (machine, length) = large();
+    let content = machine.device.items.get(key::INITRD_DATA);
+    let fields = [&READ.to_be_bytes()[..], &u32::try_from(length + 3).unwrap().to_be_bytes(), &TARGET.to_be_bytes()];
+    machine.memory.write_slice(&fields.concat(), GuestAddress(REQUEST)).unwrap();
+    let transfer = Transfer::fetch(&machine.memory, REQUEST).unwrap();
+    let mut fetch = transfer.run(&machine.memory, content, 0).unwrap().fetch.unwrap();
+    for behind in [dma::PIECE, 2 * dma::PIECE] {
+        assert!(!fetch.step(&machine.memory).unwrap());
+        assert_eq!(machine.memory(TARGET + behind - 1), [7, 0]);
+    }
+    assert!(fetch.step(&machine.memory).unwrap());
+    assert_eq!(machine.memory(TARGET + length - 1), [7, 0, 0, 0, 0]);
+}
+
+/// An answer would go to memory that is somebody else's by then.
+#[test]
+fn what_ends_in_a_pause_is_not_answered() {
+    let (mut machine, length) = large();
+    let thread = machine.thread.take().unwrap();
+    thread.ask_to_pause();
+    thread.await_pause(LONG).unwrap();
+    ask_for(&mut machine, length);
+    drop(thread);
+    assert_eq!((machine.memory(TARGET), machine.memory::<1>(REQUEST + 3)), ([0], [0x0a]));
+    assert_eq!(machine.transfer(keyed(key::INITRD_DATA) | READ, 1, TARGET), 1, "there is nobody who reads any more");
 }
 
 #[test]

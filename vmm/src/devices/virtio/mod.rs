@@ -38,4 +38,4 @@ pub use request::{Request, Segment, cut, gather, length, scatter};
 pub use rng::Rng;
 pub use transport::mmio::{self, VirtioMmio};
 pub use vsock::Vsock;
-pub use worker::{Running, VirtioWorker, WorkerError};
+pub use worker::VirtioWorker;

@@ -4,57 +4,25 @@
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
-use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+use vmm_sys_util::eventfd::EventFd;
 
 use super::queues::{Next, Queues};
 use super::{Request, VirtioDevice};
-use crate::devices::bus::lock;
+use crate::devices::running::{Order, Orders, Running, WorkerError};
 use crate::sandbox::Kind;
 
 /// Stack of a worker: a request's buffers are guest memory or on the heap.
 const STACK: usize = 128 << 10;
 /// Events taken at once; a device has few queues.
 const EVENTS: usize = 8;
-/// How long a worker may take to end. Nothing depends on that it has.
-const FINISH: Duration = Duration::from_millis(500);
 /// Names the worker's own event among those of queues.
 const ORDERS: u64 = u64::MAX;
 /// Marks a queue's number: not the driver has something for it, but one of the device's sources.
 const SOURCE: u64 = 1 << 63;
-
-/// Why a device has no worker.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkerError {
-    /// Its notifications cannot be waited for.
-    #[error("worker {name}: its queues cannot be watched")]
-    Watch {
-        /// The device.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The host has no room for another thread.
-    #[error("worker {name}: its thread cannot be started")]
-    Thread {
-        /// The device.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// It did not come to rest in time.
-    #[error("worker {name}: a request has not come to its end within {} s", .limit.as_secs())]
-    Busy {
-        /// The device.
-        name: String,
-        /// How long it had.
-        limit: Duration,
-    },
-}
 
 /// A device with its queues, and no thread yet.
 pub struct VirtioWorker {
@@ -69,22 +37,6 @@ pub struct VirtioWorker {
     due: Vec<Option<Instant>>,
 }
 
-/// What is asked of a worker, and how far it is.
-struct Orders {
-    wake: EventFd,
-    state: Mutex<OrderState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "what is asked and what is done, of two things")]
-struct OrderState {
-    pause: bool,
-    paused: bool,
-    finish: bool,
-    finished: bool,
-}
-
 impl fmt::Debug for VirtioWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VirtioWorker").field("notify", &self.notify).finish_non_exhaustive()
@@ -93,8 +45,7 @@ impl fmt::Debug for VirtioWorker {
 
 impl VirtioWorker {
     pub(super) fn new(device: Box<dyn VirtioDevice>, queues: Arc<Queues>, notify: Arc<[EventFd]>) -> io::Result<Self> {
-        let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
-        let orders = Arc::new(Orders { wake, state: Mutex::default(), changed: Condvar::new() });
+        let orders = Arc::new(Orders::new()?);
         let due = vec![None; notify.len()];
         Ok(Self { device, queues, notify, orders, request: Request::default(), due })
     }
@@ -114,25 +65,13 @@ impl VirtioWorker {
     ) -> Result<Running, WorkerError> {
         let epoll = self.watch().map_err(|source| WorkerError::Watch { name: name.clone(), source })?;
         let orders = Arc::clone(&self.orders);
-        let builder = thread::Builder::new().name(name.clone()).stack_size(STACK);
-        let thread = builder.spawn(move || {
-            let orders = Arc::clone(&self.orders);
-            if let Some(_kept) = begin() {
-                self.run(&epoll);
-            }
-            lock(&orders.state).finished = true;
-            orders.changed.notify_all();
-        });
-        match thread {
-            Ok(thread) => Ok(Running { name, orders, thread: Some(thread) }),
-            Err(source) => Err(WorkerError::Thread { name, source }),
-        }
+        Running::start(name, STACK, &orders, begin, move |_| self.run(&epoll))
     }
 
     /// An epoll instance that knows every queue. A queue that it does not know would never be served.
     fn watch(&self) -> io::Result<Epoll> {
         let epoll = Epoll::new()?;
-        let events = (0..).zip(self.notify.iter()).chain([(ORDERS, &self.orders.wake)]);
+        let events = (0..).zip(self.notify.iter()).chain([(ORDERS, self.orders.event())]);
         for (data, event) in events {
             let event_set = EpollEvent::new(EventSet::IN, data);
             epoll.ctl(ControlOperation::Add, event.as_raw_fd(), event_set)?;
@@ -198,23 +137,13 @@ impl VirtioWorker {
 
     /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it. False when it is to end.
     fn obey(&mut self) -> bool {
-        let orders = Arc::clone(&self.orders);
-        // Non-blocking: what it says is in the state.
-        let _ = orders.wake.read();
-        match &*lock(&orders.state) {
-            OrderState { finish: true, .. } => return false,
-            OrderState { pause: true, .. } => {}
-            _ => return true,
+        match self.orders.heard() {
+            Order::Work => return true,
+            Order::Finish => return false,
+            Order::Rest => {}
         }
         self.device.pause();
-        let mut state = lock(&orders.state);
-        state.paused = true;
-        orders.changed.notify_all();
-        let rests = |state: &mut OrderState| state.pause && !state.finish;
-        let mut state = orders.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
-        state.paused = false;
-        let goes_on = !state.finish;
-        drop(state);
+        let goes_on = self.orders.rest();
         self.device.resume();
         goes_on
     }
@@ -241,69 +170,5 @@ impl VirtioWorker {
             }
         }
         true
-    }
-}
-
-/// A worker whose thread runs. Dropping it ends the thread, and what it has of its device, or leaves behind one which waits for a
-/// request that may never be over.
-pub struct Running {
-    name: String,
-    orders: Arc<Orders>,
-    /// There until it is waited for.
-    thread: Option<JoinHandle<()>>,
-}
-
-impl fmt::Debug for Running {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Running {
-    /// Asks for rest. [`await_pause`](Self::await_pause) says when it is there, so that many workers can be asked at once.
-    pub fn ask_to_pause(&self) {
-        lock(&self.orders.state).pause = true;
-        // A full counter has woken it already.
-        let _ = self.orders.wake.write(1);
-    }
-
-    /// Waits until the worker rests, at most for `limit`: a disk may hang. If it does not, it must be resumed all the same.
-    pub fn await_pause(&self, limit: Duration) -> Result<(), WorkerError> {
-        let state = lock(&self.orders.state);
-        let waited = self.orders.changed.wait_timeout_while(state, limit, |state| !state.paused);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.paused { Ok(()) } else { Err(WorkerError::Busy { name: self.name.clone(), limit }) }
-    }
-
-    /// Lets the worker go on.
-    pub fn resume(&self) {
-        lock(&self.orders.state).pause = false;
-        self.orders.changed.notify_all();
-    }
-
-    /// Asks for the end, which dropping it waits for, so that many workers can be asked at once.
-    pub fn ask_to_finish(&self) {
-        lock(&self.orders.state).finish = true;
-        self.orders.changed.notify_all();
-        let _ = self.orders.wake.write(1);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.ask_to_finish();
-        let state = lock(&self.orders.state);
-        let waited = self.orders.changed.wait_timeout_while(state, FINISH, |state| !state.finished);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if !state.finished {
-            tracing::info!(name = self.name, "a request is not over: its device is left behind");
-            return;
-        }
-        drop(state);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(name = self.name, "a worker's thread has panicked");
-        }
     }
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::config::Cmdline;
 use crate::devices::bus::BusDevice;
 use crate::devices::fw_cfg::FwCfg;
+use crate::devices::running::Running;
 use crate::images;
 use crate::memory::{AddressWidth, GuestMemory, MemorySize, PlanInput};
 
@@ -29,6 +30,7 @@ fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&
 struct Firmware {
     device: FwCfg,
     memory: GuestMemory,
+    _thread: Option<Running>,
 }
 
 /// Where requests are in guest memory, and what they fetch.
@@ -39,8 +41,8 @@ impl Firmware {
     fn new(machine: &Description<'_>) -> Self {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         let mut device = FwCfg::new(items(machine).unwrap(), memory.clone());
-        device.start(|| Some(())).unwrap();
-        Self { device, memory }
+        let thread = device.start(|| Some(())).unwrap();
+        Self { device, memory, _thread: thread }
     }
 
     fn item(&mut self, key: u16, length: usize) -> Vec<u8> {

@@ -5,7 +5,8 @@ use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::devices::bus::BusDevice;
-use crate::devices::virtio::{Running, VirtioDevice, VirtioMmio, VirtioWorker};
+use crate::devices::running::{Running, WorkerError};
+use crate::devices::virtio::{VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::memory::GuestMemory;
 
 pub(super) const MEMORY_SIZE: usize = 0x40_0000;
@@ -180,7 +181,12 @@ impl Driver {
 
     /// From now on a thread does so.
     pub(super) fn start_worker(&mut self) -> Running {
-        self.worker.take().unwrap().start("test".to_owned(), || Some(())).unwrap()
+        self.try_start_worker().unwrap()
+    }
+
+    /// The same, if one can be had.
+    pub(super) fn try_start_worker(&mut self) -> Result<Running, WorkerError> {
+        self.worker.take().unwrap().start("test".to_owned(), || Some(()))
     }
 
     pub(super) fn used_index(&self) -> u16 {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use vm_memory::Bytes;
 
 use super::driver::{BUFFERS, Driver};
-use crate::devices::virtio::{ConfigSpace, Request, Running, VirtioDevice};
+use crate::devices::running::Running;
+use crate::devices::virtio::{ConfigSpace, Request, VirtioDevice};
 use crate::memory::GuestMemory;
 
 const SHORT: Duration = Duration::from_millis(20);

@@ -15,6 +15,7 @@ mod mmio;
 mod net;
 mod rng;
 mod stream;
+mod worker;
 
 use proptest::prelude::*;
 use vmm_sys_util::tempfile::TempFile;

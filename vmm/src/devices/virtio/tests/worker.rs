@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A device's thread: what keeps it from starting, and a limit that has it wait.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use vm_memory::{Bytes, GuestAddress};
+
+use super::disk;
+use super::driver::{BUFFERS, Driver};
+use crate::devices::virtio::limit::{Limiter, Rate};
+use crate::devices::virtio::{Block, ConfigSpace, Request, Source, VirtioDevice};
+use crate::memory::GuestMemory;
+use crate::observe::devices::{DeviceCounters as _, DiskCounters};
+
+const NOTIFY: u64 = 0x50;
+const SHORT: Duration = Duration::from_millis(20);
+/// No result depends on it: what is waited for comes at once, or the test fails.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A device that has something to say by a file.
+struct Watched(RawFd);
+
+impl VirtioDevice for Watched {
+    fn device_type(&self) -> u32 {
+        4
+    }
+
+    fn features(&self) -> u64 {
+        0
+    }
+
+    fn config(&self) -> ConfigSpace {
+        ConfigSpace::default()
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[32]
+    }
+
+    fn activate(&mut self, _features: u64) {}
+
+    fn handle(&mut self, _queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
+        0
+    }
+
+    fn reset(&mut self) {}
+
+    fn sources(&self) -> Vec<Source> {
+        vec![Source::readable(self.0, 0)]
+    }
+}
+
+/// epoll refuses regular files: such a device would never be heard.
+#[test]
+fn what_cannot_be_watched_is_no_device() {
+    let file = tempfile::tempfile().unwrap();
+    let (reader, _writer) = std::io::pipe().unwrap();
+    for (descriptor, expected) in
+        [(file.as_raw_fd(), Some("worker test: its queues cannot be watched")), (reader.as_raw_fd(), None)]
+    {
+        let error = Driver::new(Box::new(Watched(descriptor))).try_start_worker().err();
+        assert_eq!(error.map(|error| error.to_string()).as_deref(), expected);
+    }
+}
+
+/// A disk that does one request in `every`, and the driver of it that has asked for two reads.
+fn throttled(every: Duration) -> (Driver, Arc<DiskCounters>) {
+    let rate = Rate { size: 1, one_time_burst: 0, refill_time: every };
+    let (file, counters) = (disk(8), Arc::<DiskCounters>::default());
+    let block = Block::new(file.as_file().try_clone().unwrap(), true, "serial-0").unwrap();
+    let block = block.observed(Limiter::new(None, Some(rate)), Arc::clone(&counters));
+    let mut driver = Driver::new(Box::new(block));
+    driver.start(0);
+    for request in 0..2u16 {
+        let at = BUFFERS + u64::from(request) * 0x1000;
+        // Sector 0: reads it.
+        driver.memory.write_obj(0u128, GuestAddress(at)).unwrap();
+        driver.chain(3 * request, &[(at, 16, false), (at + 0x100, 512, true), (at + 0x800, 1, true)]);
+        driver.offer(3 * request);
+    }
+    (driver, counters)
+}
+
+#[test]
+fn a_disk_that_has_had_its_share_waits_and_says_so() {
+    let (mut driver, counters) = throttled(Duration::from_secs(3600));
+    driver.kick();
+    let values = || counters.values();
+    assert_eq!(driver.used_index(), 1);
+    assert_eq!((values()["read_ops"], values()["read_bytes"], values()["throttled"]), (1, 512, 1));
+    // Asked again, it waits on; one that waits is not ready.
+    driver.kick();
+    assert_eq!((driver.used_index(), values()["read_ops"], values()["throttled"]), (1, 1, 2));
+}
+
+/// The second request is done when it is time, though the driver says nothing any more.
+#[test]
+fn what_waits_is_done_when_it_is_time() {
+    let every = Duration::from_millis(100);
+    let (mut driver, counters) = throttled(every);
+    let begin = std::time::Instant::now();
+    let _worker = driver.start_worker();
+    driver.set(NOTIFY, 0);
+    while driver.used_index() < 2 {
+        thread::yield_now();
+    }
+    assert!(begin.elapsed() >= every, "{:?}", begin.elapsed());
+    assert!(counters.values()["throttled"] >= 1);
+}
+
+/// A pause does not wait for a limit, and nothing is done in it when the time has come.
+#[test]
+fn a_disk_that_waits_rests_at_once() {
+    let (mut driver, _) = throttled(Duration::from_secs(3600));
+    let worker = driver.start_worker();
+    driver.set(NOTIFY, 0);
+    while driver.used_index() < 1 {
+        thread::yield_now();
+    }
+    worker.ask_to_pause();
+    worker.await_pause(LONG).unwrap();
+    worker.resume();
+
+    let (mut driver, _) = throttled(SHORT);
+    let worker = driver.start_worker();
+    worker.ask_to_pause();
+    worker.await_pause(LONG).unwrap();
+    driver.set(NOTIFY, 0);
+    thread::sleep(3 * SHORT);
+    assert_eq!(driver.used_index(), 0);
+    worker.resume();
+    while driver.used_index() < 2 {
+        thread::yield_now();
+    }
+}
