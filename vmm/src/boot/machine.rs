@@ -19,6 +19,7 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
+use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
@@ -234,16 +235,20 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
     let (mut devices, mut counters, mut socket): Devices = (Vec::new(), Vec::new(), None);
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
-        let limiter = limiter(disk.limits());
-        let readonly = disk.readonly();
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
-        let serial = disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned);
-        let sparse = disk.sparse();
-        let block = Block::new(disk.into_file(), readonly, &serial)
-            .map_err(|source| MachineError::Disk { path: path.clone(), source })?
-            .sparse(sparse);
         let of_disk = Arc::<DiskCounters>::default();
-        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&of_disk))));
+        let settings = Settings {
+            readonly: disk.readonly(),
+            direct: disk.direct(),
+            sparse: disk.sparse(),
+            serial: disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned),
+            name: path.clone(),
+            queue_size: disk.queue_size(),
+            limiter: limiter(disk.limits()),
+            counters: Arc::clone(&of_disk),
+        };
+        let block = Block::new(disk.into_file(), settings).map_err(|source| MachineError::Disk { path, source })?;
+        devices.push(Box::new(block));
         counters.push((id, of_disk));
     }
     for (index, net) in config.nets.drain(..).enumerate() {

@@ -143,6 +143,8 @@ const START: &[Call] = &[
     // Taps that are set up already.
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
+    // Disks that are block devices: their sectors.
+    Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
     // The signal that interrupts vCPUs.
     Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
     // Limits are asked for, and none is set.
@@ -286,6 +288,8 @@ const TCSETS: u32 = 0x5402;
 const TIOCGPGRP: u32 = 0x540f;
 const TCGETS2: u32 = 0x802c_542a;
 const TCSETS2: u32 = 0x402c_542b;
+
+const BLKPBSZGET: u32 = 0x127b;
 
 const TUNSETIFF: u32 = 0x4004_54ca;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
+use super::block::Settings;
 use super::limit::BothWays;
 use super::net::tap::Tap;
 use super::net::{Interface, Mac, Net};
@@ -304,7 +305,10 @@ pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
             peer = Some(others);
             Box::new(vsock)
         }
-        kind => Box::new(Block::new(disk.try_clone()?, kind == 1, "exercise").map_err(io::Error::other)?),
+        kind => {
+            let settings = Settings { readonly: kind == 1, ..Settings::default() };
+            Box::new(Block::new(disk.try_clone()?, settings).map_err(io::Error::other)?)
+        }
     };
     let Some(mut machine) = Machine::new(device) else { return Err(io::ErrorKind::OutOfMemory.into()) };
     machine.peer = peer;
