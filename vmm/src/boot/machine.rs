@@ -244,6 +244,7 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
             serial: disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned),
             name: path.clone(),
             queue_size: disk.queue_size(),
+            io_uring: true,
             limiter: limiter(disk.limits()),
             counters: Arc::clone(&of_disk),
         };

@@ -218,6 +218,19 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_fsync, Always),
 ];
 
+/// Besides what any device does: tells a ring that there is something in it, and waits for what is over. What is in it no filter sees:
+/// the ring takes reads, writes and flushes of one file only (devices/virtio/block/ring.rs), and none can be made here.
+const DISK: &[Call] = &[Call(libc::SYS_io_uring_enter, OneOf(3, &[0, IORING_ENTER_GETEVENTS]))];
+
+/// What a server's owner makes for those.
+const RING: &[Call] = &[
+    Call(libc::SYS_io_uring_setup, Always),
+    Call(
+        libc::SYS_io_uring_register,
+        OneOf(1, &[IORING_REGISTER_FILES, IORING_REGISTER_RESTRICTIONS, IORING_REGISTER_ENABLE_RINGS]),
+    ),
+];
+
 /// Besides what any device does: takes connections of programs of this host, and connects to them. No filter sees to which: a path
 /// is in memory. No other kind of socket can be had.
 const VSOCK: &[Call] = &[
@@ -247,6 +260,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::VmmWithSocket => &[VMM, REMOVE],
         Kind::Vcpu => &[VCPU],
         Kind::Device => &[DEVICE],
+        Kind::Disk => &[DEVICE, DISK],
         Kind::Vsock => &[DEVICE, VSOCK],
         Kind::SerialInput => &[SERIAL_INPUT],
         Kind::FwCfg => &[FW_CFG],
@@ -255,7 +269,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Api => &[API],
         // What is always allowed is in the lists above.
         Kind::Events => &[],
-        Kind::Owner => &[START, LISTENER, VMM, DEVICE, VSOCK, SERIAL_INPUT],
+        Kind::Owner => &[START, RING, LISTENER, VMM, DEVICE, DISK, VSOCK, SERIAL_INPUT],
     };
     // clone3 is allowed here, since of two answers the kernel takes the sterner one.
     EVERY.iter().chain(own.iter().copied().flatten()).chain(absent(kind)).copied()
@@ -288,6 +302,11 @@ const TCSETS: u32 = 0x5402;
 const TIOCGPGRP: u32 = 0x540f;
 const TCGETS2: u32 = 0x802c_542a;
 const TCSETS2: u32 = 0x402c_542b;
+
+const IORING_ENTER_GETEVENTS: u32 = 1;
+const IORING_REGISTER_FILES: u32 = 2;
+const IORING_REGISTER_RESTRICTIONS: u32 = 11;
+const IORING_REGISTER_ENABLE_RINGS: u32 = 12;
 
 const BLKPBSZGET: u32 = 0x127b;
 

@@ -19,6 +19,14 @@ pub enum Ready {
     WhenWoken,
 }
 
+/// A request that has been begun, as the queues know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// Whose it is.
+    pub queue: usize,
+    pub(super) head: u16,
+}
+
 /// What besides the driver gives a queue something to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
@@ -52,6 +60,9 @@ impl Source {
 /// Order: each time the driver is ready, [`activate`](Self::activate), then [`handle`](Self::handle) for every request until the
 /// driver resets the device. Between its reset and the next activation comes [`reset`](Self::reset). A pause comes between two
 /// requests: after [`pause`](Self::pause) nothing is called but [`resume`](Self::resume).
+///
+/// A device that does several requests at once has [`begin`](Self::begin), [`over`](Self::over) and [`wait`](Self::wait) besides.
+/// When it is reset or pauses, all that it has begun is over.
 pub trait VirtioDevice: Send {
     /// Device type (virtio 1.2, section 5).
     fn device_type(&self) -> u32;
@@ -89,6 +100,21 @@ pub trait VirtioDevice: Send {
     /// The guest chose everything in `request`: any number of segments, up to the size of the queue, anywhere, of any
     /// length. The call must return after a bounded amount of work, which is no more than that request asks for.
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32;
+
+    /// Begins one request, which [`handle`](Self::handle) does at once. How many bytes it wrote, or nothing if `token` will be among
+    /// what is [`over`](Self::over); then guest memory may be written until it is.
+    fn begin(&mut self, token: Token, memory: &GuestMemory, request: &Request) -> Option<u32> {
+        Some(self.handle(token.queue, memory, request))
+    }
+
+    /// One of the requests that were begun, if one is over by now: each once, in any order, with the bytes that it wrote. What was
+    /// begun goes on by itself from here on, and one of the [`sources`](Self::sources) tells of its end.
+    fn over(&mut self, _memory: &GuestMemory) -> Option<(Token, u32)> {
+        None
+    }
+
+    /// Waits until one of the requests that were begun is over. There is one.
+    fn wait(&mut self) {}
 
     /// Whether the driver must not see the last request's end before that of the next one, as with a frame that goes into several
     /// buffers.

@@ -26,7 +26,7 @@ pub mod vsock;
 mod worker;
 
 pub use block::{Block, BlockError};
-pub use device::{Ready, Source, VirtioDevice};
+pub use device::{Ready, Source, Token, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, gather, length, scatter};
 pub use rng::Rng;

@@ -196,7 +196,12 @@ impl VirtioWorker {
         }
     }
 
-    /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it. False when it is to end.
+    /// Waits for what is in flight.
+    pub(super) fn settle(&mut self) {
+        self.queues.drain(&mut *self.device);
+    }
+
+    /// Rests while a pause is asked for, with nothing in flight. False when it is to end.
     fn obey(&mut self) -> bool {
         let orders = Arc::clone(&self.orders);
         // Non-blocking: what it says is in the state.
@@ -206,6 +211,7 @@ impl VirtioWorker {
             OrderState { pause: true, .. } => {}
             _ => return true,
         }
+        self.settle();
         self.device.pause();
         let mut state = lock(&orders.state);
         state.paused = true;

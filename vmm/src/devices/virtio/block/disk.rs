@@ -16,6 +16,7 @@ use virtio_bindings::virtio_blk::{
 use super::direct::Alignment;
 use super::erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, ZEROES_SECTORS_MAX};
 use super::error::{BlockError, RequestError};
+use super::vectors::Direction;
 use super::{SECTOR_SIZE, low32};
 use crate::devices::virtio::limit::Limiter;
 use crate::observe::devices::DiskCounters;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub name: String,
     /// Descriptors in each queue, a power of two, at least 4.
     pub queue_size: u16,
+    /// Several requests are done at once, if the host lets this process do that.
+    pub io_uring: bool,
     /// It does no more than this lets it,
     pub limiter: Limiter,
     /// and counts by these.
@@ -61,6 +64,7 @@ impl Default for Settings {
             serial: String::new(),
             name: String::new(),
             queue_size: 128,
+            io_uring: true,
             limiter: Limiter::default(),
             counters: Arc::default(),
         }
@@ -93,7 +97,7 @@ impl Disk {
             (_, 0) => {}
             _ => return Err(BlockError::Ragged(size)),
         }
-        let Settings { readonly, direct, sparse, serial, name, queue_size, limiter, counters } = settings;
+        let Settings { readonly, direct, sparse, serial, name, queue_size, limiter, counters, .. } = settings;
         let mut id = [0; ID_SIZE];
         for (to, from) in id.iter_mut().zip(serial.bytes()) {
             *to = from;
@@ -143,6 +147,21 @@ impl Disk {
             self.file.sync_data()?;
         }
         Ok(())
+    }
+
+    /// So many `bytes` of data were moved. How many of them were written to guest memory.
+    pub(super) fn count(&self, direction: Direction, bytes: u64) -> u32 {
+        match direction {
+            Direction::Read => {
+                self.counters.read(bytes);
+                // No more than a request may have.
+                u32::try_from(bytes).unwrap_or(0)
+            }
+            Direction::Write => {
+                self.counters.written(bytes);
+                0
+            }
+        }
     }
 
     pub(super) fn features(&self) -> u64 {

@@ -5,12 +5,14 @@ mod direct;
 mod disk;
 mod erase;
 mod error;
+mod ring;
 mod vectors;
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_S_OK, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID,
@@ -19,15 +21,17 @@ use virtio_bindings::virtio_blk::{
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{Bytes, GuestAddress};
 
-use super::{Ready, Request, Segment, VirtioDevice, cut, gather, length, scatter};
+use super::{Ready, Request, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter};
 use crate::bits::low32;
 use crate::complaints::Complaints;
 use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
+use crate::sandbox::Kind;
 use direct::bounce;
 use disk::{Disk, ID_SIZE, TRANSFER_MAX};
 use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
 use error::RequestError;
+use ring::{Operation, Ring};
 use vectors::{Direction, Vectors};
 
 pub use direct::Alignment;
@@ -38,11 +42,15 @@ pub use error::BlockError;
 pub const SECTOR_SIZE: u64 = 512;
 /// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
 const HEADER_SIZE: usize = 16;
+/// How long a kernel that has no room for more is left alone.
+const NO_ROOM: Duration = Duration::from_millis(10);
 
 /// A disk, as its requests are done.
 #[derive(Debug)]
 pub struct Block {
     disk: Arc<Disk>,
+    /// Does several requests at once. Without one, each is done before the next is looked at.
+    ring: Option<Ring<Begun>>,
     queue_sizes: Vec<u16>,
     /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
     write_through: bool,
@@ -59,12 +67,28 @@ enum Job {
     Flush,
 }
 
+/// A request that the ring does.
+#[derive(Debug)]
+struct Begun {
+    token: Token,
+    /// Where its status goes.
+    status: GuestAddress,
+    /// The bytes that it moves, if it does.
+    moves: Option<(Direction, u64)>,
+}
+
 impl Block {
     /// A disk with the content of `file`, a regular file or a block device, open for writing unless it is read-only.
     pub fn new(file: File, settings: Settings) -> Result<Self, BlockError> {
         let queue_sizes = vec![settings.queue_size];
+        let (entries, wanted) = (settings.queue_size, settings.io_uring);
         let disk = Arc::new(Disk::new(file, settings)?);
-        Ok(Self { disk, queue_sizes, write_through: true, complaints: Complaints::default() })
+        let ring = wanted.then(|| Ring::new(&disk.file, entries)).transpose();
+        let ring = ring.unwrap_or_else(|error| {
+            tracing::info!(%error, disk = disk.name, "no io_uring: requests are done one after another");
+            None
+        });
+        Ok(Self { disk, ring, queue_sizes, write_through: true, complaints: Complaints::default() })
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -144,22 +168,12 @@ impl Block {
         Ok(Job::Transfer { direction, offset, vectors })
     }
 
-    /// So many `bytes` of data were moved. How many of them were written to guest memory.
+    /// So many `bytes` of data were moved, and are to be safe if the driver wants that. How many were written to guest memory.
     fn moved(&self, direction: Direction, bytes: u64) -> Result<u32, RequestError> {
-        match direction {
-            Direction::Read => {
-                self.disk.counters.read(bytes);
-                // No more than a request may have.
-                Ok(u32::try_from(bytes).unwrap_or(0))
-            }
-            Direction::Write => {
-                if self.write_through {
-                    self.disk.flush()?;
-                }
-                self.disk.counters.written(bytes);
-                Ok(0)
-            }
+        if direction == Direction::Write && self.write_through {
+            self.disk.flush()?;
         }
+        Ok(self.disk.count(direction, bytes))
     }
 
     /// Erases the ranges that are the data of `request`: all of them, or none that is wrong.
@@ -277,12 +291,68 @@ impl VirtioDevice for Block {
     }
 
     fn ready(&mut self, _queue: usize) -> Ready {
+        if let Some(ring) = &self.ring {
+            if ring.is_stuck() {
+                return Ready::In(NO_ROOM);
+            }
+            if !ring.has_room() {
+                return Ready::WhenWoken;
+            }
+        }
         let wait = lock(&self.disk.limiter).wait(Instant::now());
         if wait.is_zero() {
             return Ready::Now;
         }
         self.disk.counters.throttled.fetch_add(1, Ordering::Relaxed);
         Ready::In(wait)
+    }
+
+    fn thread(&self) -> Kind {
+        if self.ring.is_some() { Kind::Disk } else { Kind::Device }
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.ring.iter().map(|ring| Source::readable(ring.as_raw_fd(), 0)).collect()
+    }
+
+    fn begin(&mut self, token: Token, memory: &GuestMemory, request: &Request) -> Option<u32> {
+        if self.ring.is_none() {
+            return Some(self.handle(token.queue, memory, request));
+        }
+        let Some(status) = status_address(request) else { return Some(0) };
+        let job = self.understand(memory, request);
+        let flush = self.write_through;
+        let (operation, moves) = match job {
+            Ok(Job::Transfer { direction, offset, vectors }) if vectors.left() > 0 => {
+                let moves = Some((direction, vectors.left()));
+                let flush = flush && direction == Direction::Write;
+                (Operation::Transfer { direction, offset, vectors, flush }, moves)
+            }
+            Ok(Job::Flush) if !self.disk.readonly => (Operation::Flush, None),
+            Ok(Job::Done(data)) => return Some(self.answer(memory, status, Ok(data))),
+            // Nothing to move, or to make safe.
+            Ok(_) => return Some(self.answer(memory, status, Ok(0))),
+            Err(error) => return Some(self.answer(memory, status, Err(error))),
+        };
+        if let Some(ring) = &mut self.ring {
+            ring.start(operation, Begun { token, status, moves });
+        }
+        None
+    }
+
+    fn over(&mut self, memory: &GuestMemory) -> Option<(Token, u32)> {
+        let (Begun { token, status, moves }, result) = self.ring.as_mut()?.over()?;
+        let count = |(direction, bytes)| self.disk.count(direction, bytes);
+        let result = result.map(|()| moves.map_or(0, count)).map_err(RequestError::Io);
+        Some((token, self.answer(memory, status, result)))
+    }
+
+    fn wait(&mut self) {
+        if let Some(Err(error)) = self.ring.as_ref().map(Ring::wait) {
+            tracing::error!(%error, disk = self.disk.name, "io_uring");
+            // It may be another time; until then nobody is to be kept from the processor.
+            std::thread::sleep(NO_ROOM);
+        }
     }
 
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {

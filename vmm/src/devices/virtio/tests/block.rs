@@ -459,7 +459,7 @@ fn many_requests_take_turns() {
     let (mut driver, request) = large_request(512, 1, 512);
     driver.chain(0, &request);
     (0..QUEUE_SIZE).for_each(|_| driver.offer(0));
-    assert_eq!(driver.kick(), 3, "16, 16, and a look whether there is more");
+    assert!((3..=4).contains(&driver.kick()), "16, 16, and a look or two whether there is more");
     assert_eq!(driver.used_index(), QUEUE_SIZE);
 }
 
@@ -468,7 +468,8 @@ fn large_requests_take_turns() {
     let (mut driver, request) = large_request(4 << 20, 8, 512 << 10);
     driver.chain(0, &request);
     (0..10).for_each(|_| driver.offer(0));
-    assert_eq!(driver.kick(), 3, "16 MiB, 16 MiB, 8 MiB");
+    // And one more look, since what was over at once has made room in the ring.
+    assert!((3..=4).contains(&driver.kick()), "16 MiB, 16 MiB, 8 MiB");
     assert_eq!(driver.used_index(), 10);
 }
 
@@ -500,9 +501,15 @@ fn cut_up(address: u64, length: u32, cuts: &[u16], write: bool, segments: &mut V
 proptest! {
     /// Valid requests, cut into descriptors in any way, do to disk and memory what they say and nothing else.
     #[test]
-    fn valid_requests_do_what_they_say(plans in prop::collection::vec(plan(), 1..40), fill: u8) {
+    fn valid_requests_do_what_they_say(
+        plans in prop::collection::vec(plan(), 1..40),
+        fill: u8,
+        io_uring: bool,
+        refused in prop_oneof![Just(0), Just(F_FLUSH)],
+    ) {
         let file = disk(SECTORS);
-        let mut driver = driver(&file, false);
+        let settings = Settings { io_uring, serial: "serial-0".to_owned(), ..Settings::default() };
+        let mut driver = Driver::running(block(&file, settings), refused);
         let mut model = std::fs::read(file.as_path()).unwrap();
         for (index, (kind, sector, count, cuts, indirect)) in (0u16..).zip(plans) {
             let count = count.min(SECTORS - sector);

@@ -170,12 +170,18 @@ impl Driver {
             turns += 1;
             assert!(turns < 1000, "the device does not come to an end");
         }
+        self.settle();
         turns
     }
 
     /// Gives its queue a turn, if it was notified.
     pub(super) fn serve(&mut self) -> bool {
         self.worker.as_mut().unwrap().serve(self.queue.into())
+    }
+
+    /// Waits for what is in flight.
+    pub(super) fn settle(&mut self) {
+        self.worker.as_mut().unwrap().settle();
     }
 
     /// From now on a thread does so.

@@ -56,7 +56,7 @@ pub struct VirtioMmio {
     queues: Vec<QueueSetup>,
     /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
-    /// The driver has reset the device while a request was in progress: until that one is over, the status reads as before and
+    /// The driver has reset the device while requests were in flight: until the last one is over, the status reads as before and
     /// nothing can be written (virtio 1.2, section 2.4).
     resetting: bool,
 }
@@ -83,7 +83,7 @@ impl VirtioMmio {
         let line = Arc::new(Line::new(irq));
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
-        let driven = Arc::new(Queues::new(memory, interrupt));
+        let driven = Arc::new(Queues::new(queues.len(), memory, interrupt));
         let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&notify))?;
         let transport = Self {
             driven,
