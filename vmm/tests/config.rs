@@ -139,7 +139,7 @@ fn wrong_texts_are_usage_errors() {
         (shape("boot=1", "size=0"), "--memory size=0: must be at least 64M"),
         (
             disk("file=x"),
-            "--disk file=x: there is no key file: must be one of path, readonly, direct, sparse, serial, id, queue_size, image_type, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+            "--disk file=x: there is no key file: must be one of path, readonly, direct, sparse, serial, id, num_queues, queue_size, image_type, _disable_io_uring, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
         ),
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),

@@ -57,12 +57,20 @@ const MEMORY: Section = Section {
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
 const DISK: Section = Section {
-    own: &["path", "readonly", "direct", "sparse", "serial", "id", "queue_size", "image_type", "rate_limiter_config"],
-    foreign: &[
-        ("lock_granularity", anything),
-        // At most so many.
-        ("num_queues", anything),
+    own: &[
+        "path",
+        "readonly",
+        "direct",
+        "sparse",
+        "serial",
+        "id",
+        "num_queues",
+        "queue_size",
+        "image_type",
+        "disable_io_uring",
+        "rate_limiter_config",
     ],
+    foreign: &[("lock_granularity", anything)],
 };
 const NET: Section = Section {
     own: &["tap", "fds", "passt", "forward", "ip", "mask", "mac", "mtu", "id", "rate_limiter_config"],
@@ -269,7 +277,7 @@ mod tests {
             "memory": {"size": 1 << 30, "hotplug_size": 1u64 << 34, "hotplugged_size": 0, "mergeable": false,
                 "hotplug_method": "VirtioMem", "shared": false, "hugepages": false, "hugepage_size": null,
                 "prefault": false, "thp": true, "zones": null, "reserve": false},
-            "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 4,
+            "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 1,
                 "queue_size": 128, "vhost_user": false, "vhost_socket": null, "pci_segment": 0, "image_type": "Unknown",
                 "rate_limiter_config": {"ops": {"size": 0, "refill_time": 0}}, "sparse": true}],
             "net": null, "fs": [], "vsock": null, "rng": {"src": "/dev/urandom", "iommu": false},
@@ -320,6 +328,10 @@ mod tests {
             (
                 r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "image_type": "Qcow2"}]}"#,
                 "disks[0].image_type=Qcow2: must be a raw disk, which \"qemu-img convert -O raw\" makes of an image",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "num_queues": 17}]}"#,
+                "disks[0].num_queues=17: must be a number of queues, 1 to 16",
             ),
             (
                 r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "queue_size": 100}]}"#,

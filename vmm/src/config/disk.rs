@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::{ConfigError, FieldError};
-use super::file::{FileError, FileFault, kind};
+use super::file::{FileError, FileFault, identity, kind};
 use super::image::{self, ImageType};
 use super::lock::{Lock, lock};
 use super::options::{OptionError, Options, parse_number};
@@ -23,7 +23,21 @@ const OPTION: &str = "--disk";
 pub const SECTOR_SIZE: u64 = 512;
 
 /// Keys besides those of rates.
-const KEYS: [&str; 8] = ["path", "readonly", "direct", "sparse", "serial", "id", "queue_size", "image_type"];
+const KEYS: [&str; 10] = [
+    "path",
+    "readonly",
+    "direct",
+    "sparse",
+    "serial",
+    "id",
+    "num_queues",
+    "queue_size",
+    "image_type",
+    "_disable_io_uring",
+];
+/// Each has a thread.
+const QUEUES: RangeInclusive<u16> = 1..=16;
+const QUEUES_MUST: &str = "must be a number of queues, 1 to 16";
 const QUEUE_SIZE: u16 = 128;
 /// A request is at least a header, a piece of data and a status byte; the ring has its size as a power of two.
 const QUEUE_SIZES: RangeInclusive<u16> = 4..=1024;
@@ -32,6 +46,7 @@ const QUEUE_SIZE_MUST: &str = "must be a power of two, 4 to 1024";
 /// A disk whose file is still to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in JSON")]
 pub struct DiskOption {
     path: PathBuf,
     #[serde(default)]
@@ -48,11 +63,17 @@ pub struct DiskOption {
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
+    /// Queues, each with a thread of its own.
+    #[serde(default = "default_num_queues", skip_serializing_if = "is_one")]
+    num_queues: u16,
     /// Descriptors in each queue.
     #[serde(default = "default_queue_size", skip_serializing_if = "is_default_queue_size")]
     queue_size: u16,
     #[serde(default, skip_serializing_if = "ImageType::is_default")]
     image_type: ImageType,
+    /// One request after another, in each queue.
+    #[serde(default, skip_serializing_if = "is_off")]
+    disable_io_uring: bool,
     #[serde(default, deserialize_with = "RateConfig::of_field", skip_serializing_if = "Option::is_none")]
     rate_limiter_config: Option<RateConfig>,
 }
@@ -62,13 +83,17 @@ pub struct DiskOption {
 pub struct DiskConfig {
     path: PathBuf,
     file: File,
+    /// The same file, opened once more for the lock. That ends with it, and not when a ring of the kernel's gives up `file`.
+    locked: File,
     length: u64,
     readonly: bool,
     direct: Option<Alignment>,
     sparse: bool,
     serial: Option<String>,
     id: Option<String>,
+    num_queues: u16,
     queue_size: u16,
+    io_uring: bool,
     limits: Option<RateConfig>,
 }
 
@@ -84,6 +109,15 @@ const fn is_sparse(sparse: &bool) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_off(switch: &bool) -> bool {
     !*switch
+}
+
+const fn default_num_queues() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_one(number: &u16) -> bool {
+    *number == 1
 }
 
 const fn default_queue_size() -> u16 {
@@ -109,8 +143,10 @@ impl DiskOption {
             sparse: options.switch("sparse", true)?,
             serial: text("serial"),
             id: text("id"),
+            num_queues: options.value("num_queues", |text| number(text).ok_or(QUEUES_MUST))?.unwrap_or(1),
             queue_size: options.value("queue_size", |text| number(text).ok_or(QUEUE_SIZE_MUST))?.unwrap_or(QUEUE_SIZE),
             image_type: options.value("image_type", ImageType::parse)?.unwrap_or_default(),
+            disable_io_uring: options.switch("_disable_io_uring", false)?,
             rate_limiter_config: RateConfig::parse(&options)?,
         };
         disk.check_fields().map_err(|error| options.wrong_field(&error))?;
@@ -127,6 +163,9 @@ impl DiskOption {
         if let Some(serial) = self.serial.as_ref().filter(|serial| !is_serial(serial)) {
             return Err(FieldError::new("serial", serial, "must have 1 to 20 letters, digits and signs"));
         }
+        if !QUEUES.contains(&self.num_queues) {
+            return Err(FieldError::new("num_queues", &self.num_queues, QUEUES_MUST));
+        }
         if !QUEUE_SIZES.contains(&self.queue_size) || !self.queue_size.is_power_of_two() {
             return Err(FieldError::new("queue_size", &self.queue_size, QUEUE_SIZE_MUST));
         }
@@ -139,36 +178,52 @@ impl DiskOption {
     /// Opens it, for reading only if so asked.
     pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
         let opened = self.open_file();
-        let Self { path, readonly, sparse, serial, id, queue_size, rate_limiter_config: limits, .. } = self;
+        let Self { path, readonly, sparse, serial, id, num_queues, queue_size, .. } = self;
+        let (io_uring, limits) = (!self.disable_io_uring, self.rate_limiter_config);
         match opened {
-            Ok((file, length, direct)) => {
-                Ok(DiskConfig { path, file, length, readonly, direct, sparse, serial, id, queue_size, limits })
-            }
+            Ok((file, locked, length, direct)) => Ok(DiskConfig {
+                path,
+                file,
+                locked,
+                length,
+                readonly,
+                direct,
+                sparse,
+                serial,
+                id,
+                num_queues,
+                queue_size,
+                io_uring,
+                limits,
+            }),
             Err(fault) => Err(FileError { option: OPTION, path, fault }.into()),
         }
     }
 
-    /// The file, its length, and, if nothing is to go by the page cache, what it wants for that.
-    fn open_file(&self) -> Result<(File, u64, Option<Alignment>), FileFault> {
+    /// The file, once for its bytes and once to be locked, its length, and, if nothing is to go by the page cache, what it wants
+    /// for that.
+    fn open_file(&self) -> Result<(File, File, u64, Option<Alignment>), FileFault> {
         // Opening a pipe would wait for its other end, so look first.
         let file_type = self.path.metadata().map_err(FileFault::reading)?.file_type();
         if !file_type.is_file() && !file_type.is_block_device() {
             return Err(FileFault::Kind { found: kind(file_type), must: "a regular file or a block device" });
         }
         // Readable first: a file that is neither must not be answered with "use readonly=on".
-        let mut file = File::open(&self.path).map_err(FileFault::reading)?;
+        let file = File::open(&self.path).map_err(FileFault::reading)?;
         if self.image_type != ImageType::Raw
             && let Some(format) = image::format(&file).map_err(FileFault::Io)?
         {
             return Err(FileFault::Image { format });
         }
-        if !self.readonly {
-            file = OpenOptions::new().read(true).write(true).open(&self.path).map_err(writing)?;
-        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(!self.readonly);
+        let locked = options.open(&self.path).map_err(writing)?;
         if self.direct {
-            let mut options = OpenOptions::new();
-            options.read(true).write(!self.readonly).custom_flags(libc::O_DIRECT);
-            file = options.open(&self.path).map_err(directly)?;
+            options.custom_flags(libc::O_DIRECT);
+        }
+        let mut file = options.open(&self.path).map_err(directly)?;
+        if identity(&file).map_err(FileFault::Io)? != identity(&locked).map_err(FileFault::Io)? {
+            return Err(FileFault::Replaced);
         }
         // Metadata knows no length of a block device.
         let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end)).map_err(FileFault::Io)?;
@@ -180,7 +235,7 @@ impl DiskOption {
         if !length.is_multiple_of(multiple) {
             return Err(FileFault::Length { length, multiple });
         }
-        Ok((file, length, direct))
+        Ok((file, locked, length, direct))
     }
 }
 
@@ -228,10 +283,10 @@ impl DiskConfig {
         self.limits
     }
 
-    /// Gives up the configuration for the open file.
+    /// Gives up the configuration for the open file, and what locks it as long as it is open.
     #[must_use]
-    pub fn into_file(self) -> File {
-        self.file
+    pub fn into_files(self) -> (File, File) {
+        (self.file, self.locked)
     }
 
     /// Bytes in it: a multiple of [`SECTOR_SIZE`], not 0.
@@ -248,7 +303,7 @@ impl DiskConfig {
 
     /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers.
     pub(super) fn lock(&self) -> Result<(), ConfigError> {
-        let fault = match lock(&self.file, !self.readonly) {
+        let fault = match lock(&self.locked, !self.readonly) {
             Ok(Lock::Held) => return Ok(()),
             Ok(Lock::None) => {
                 let path = self.path.display();
@@ -272,6 +327,18 @@ impl DiskConfig {
     #[must_use]
     pub const fn direct(&self) -> Option<Alignment> {
         self.direct
+    }
+
+    /// Its queues.
+    #[must_use]
+    pub const fn num_queues(&self) -> u16 {
+        self.num_queues
+    }
+
+    /// Whether a queue's requests are to be done several at once.
+    #[must_use]
+    pub const fn io_uring(&self) -> bool {
+        self.io_uring
     }
 
     /// Descriptors in each queue.

@@ -37,6 +37,8 @@ pub enum FileFault {
     Image { format: &'static str },
     #[error("its file system has no direct I/O: must be on one that has, or be used with direct=off")]
     NotDirect,
+    #[error("was replaced while it was opened: must stay what it is")]
+    Replaced,
     #[error("is {found}: must be {must}")]
     Kind { found: &'static str, must: &'static str },
     #[error("is empty: must not be")]

@@ -93,8 +93,8 @@ pub struct RawConfig {
     /// unless sparse=off. serial=TEXT is the serial number that the guest sees [flatboot-disk0 and so on]. id=NAME names it in the
     /// control API.
     ///
-    /// direct=on keeps its bytes out of the host's page cache [off]. queue_size=N is how many descriptors a queue has, a power of two
-    /// [128]. A file that begins like an image of another format, qcow2 for example, is refused, unless image_type=raw says that it is
+    /// direct=on keeps its bytes out of the host's page cache [off]. num_queues=N is how many queues it has, each with a thread
+    /// [1], queue_size=N how many descriptors are in each, a power of two [128]. A file that begins like an image of another format, qcow2 for example, is refused, unless image_type=raw says that it is
     /// the disk all the same.
     ///
     /// Its rate can be limited: bw_size=SIZE bytes in bw_refill_time=MILLISECONDS, and bw_one_time_burst=SIZE once besides; likewise

@@ -220,7 +220,11 @@ const DEVICE: &[Call] = &[
 
 /// Besides what any device does: tells a ring that there is something in it, and waits for what is over. What is in it no filter sees:
 /// the ring takes reads, writes and flushes of one file only (devices/virtio/block/ring.rs), and none can be made here.
-const DISK: &[Call] = &[Call(libc::SYS_io_uring_enter, OneOf(3, &[0, IORING_ENTER_GETEVENTS]))];
+const DISK: &[Call] = &[
+    Call(libc::SYS_io_uring_enter, OneOf(3, &[0, IORING_ENTER_GETEVENTS])),
+    // A disk that is made larger. It has its file's content in its hands anyway.
+    Call(libc::SYS_ftruncate, Always),
+];
 
 /// What a server's owner makes for those.
 const RING: &[Call] = &[

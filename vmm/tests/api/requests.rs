@@ -115,7 +115,7 @@ fn disks() -> Result<(), Failed> {
     refused_disk(r#""image_type": "Qcow2""#, "image_type=Qcow2: must be a raw disk, which")?;
     refused(&server, "PUT", "vm.remove-device", r#"{"id": "none"}"#, 404, "there is no device with id=none")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_disk0"}"#).0 == 204, || "still there".to_owned())?;
-    let expected = json!([{"path": "/b", "readonly": true, "id": "data"}]);
+    let expected = json!([{"path": "/b", "readonly": true, "id": "data", "num_queues": 4}]);
     require(server.info()["config"]["disks"] == expected, || server.info().to_string())?;
     for _ in 1..13 {
         add(r#"{"path": "/x"}"#);

@@ -19,6 +19,7 @@ pub mod net;
 mod queues;
 mod request;
 pub mod rng;
+mod space;
 #[cfg(test)]
 mod tests;
 pub mod transport;
@@ -26,7 +27,7 @@ pub mod vsock;
 mod worker;
 
 pub use block::{Block, BlockError};
-pub use device::{Ready, Source, Token, VirtioDevice};
+pub use device::{Ready, ResizeError, Source, Token, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, gather, length, scatter};
 pub use rng::Rng;

@@ -4,6 +4,7 @@
 //! Their lock is held while a ring is looked at, never while a request is done. So a driver that resets the device does not
 //! wait for it; it is told that the reset is over once the last request in flight has left guest memory alone.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -61,8 +62,9 @@ impl QueueSetup {
     }
 }
 
-/// A device's queues.
+/// A device's queues, or those of one of its lanes. They have the numbers that the driver knows them by.
 pub(super) struct Queues {
+    own: Range<usize>,
     memory: GuestMemory,
     interrupt: Arc<dyn Interrupt>,
     state: Mutex<State>,
@@ -80,19 +82,23 @@ struct State {
 }
 
 impl Queues {
-    /// So many queues.
-    pub(super) fn new(count: usize, memory: GuestMemory, interrupt: Arc<dyn Interrupt>) -> Self {
-        let state = State { in_flight: vec![0; count], ..State::default() };
-        Self { memory, interrupt, state: Mutex::new(state) }
+    pub(super) fn new(own: Range<usize>, memory: GuestMemory, interrupt: Arc<dyn Interrupt>) -> Self {
+        let state = State { in_flight: vec![0; own.end], ..State::default() };
+        Self { own, memory, interrupt, state: Mutex::new(state) }
+    }
+
+    /// Whether queue `index` is among them.
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.own.contains(&index)
     }
 
     // ---- The transport's side -----------------------------------------------------------------------------------
 
-    /// `DRIVER_OK`. A queue that cannot work makes the whole device ask for a reset.
+    /// `DRIVER_OK`. A queue that cannot work makes the whole device ask for a reset; other lanes go on until it comes.
     pub(super) fn activate(&self, features: u64, setups: &[QueueSetup]) {
         let event_index = features & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
         let queues = setups.iter().enumerate().map(|(index, setup)| {
-            if !setup.ready {
+            if !setup.ready || !self.has(index) {
                 return Ok(None);
             }
             let queue = setup.build(event_index).map_err(|source| QueueError::Broken { index, source })?;
@@ -137,6 +143,14 @@ impl Queues {
     }
 
     // ---- The worker's side --------------------------------------------------------------------------------------
+
+    /// The device's configuration has changed. A driver that is ready is interrupted; any other one will look at it anyway.
+    pub(super) fn tell_of_change(&self) {
+        let state = lock(&self.state);
+        if !state.live.is_empty() {
+            self.interrupt.config_changed();
+        }
+    }
 
     /// Gives queue `index` one turn with `device`; says when the next one is to be. `request` lends its buffers.
     pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> Next {

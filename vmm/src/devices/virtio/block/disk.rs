@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::ioctl_blkpbszget;
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX,
-    VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES,
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO,
+    VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES,
 };
 
 use super::direct::Alignment;
@@ -18,6 +18,7 @@ use super::erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, ZEROES_SECTORS_MAX};
 use super::error::{BlockError, RequestError};
 use super::vectors::Direction;
 use super::{SECTOR_SIZE, low32};
+use crate::devices::virtio::ResizeError;
 use crate::devices::virtio::limit::Limiter;
 use crate::observe::devices::DiskCounters;
 
@@ -47,8 +48,12 @@ pub struct Settings {
     pub name: String,
     /// Descriptors in each queue, a power of two, at least 4.
     pub queue_size: u16,
+    /// Queues, each with a thread of its own; at least 1.
+    pub num_queues: u16,
     /// Several requests are done at once, if the host lets this process do that.
     pub io_uring: bool,
+    /// What is kept open as long as the disk is there, and closed with it: the kernel is done with `io_uring` and its file later.
+    pub lock: Option<File>,
     /// It does no more than this lets it,
     pub limiter: Limiter,
     /// and counts by these.
@@ -64,7 +69,9 @@ impl Default for Settings {
             serial: String::new(),
             name: String::new(),
             queue_size: 128,
+            num_queues: 1,
             io_uring: true,
+            lock: None,
             limiter: Limiter::default(),
             counters: Arc::default(),
         }
@@ -73,17 +80,23 @@ impl Default for Settings {
 
 /// A disk, whoever does its requests.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "its owner says each by itself")]
 pub(super) struct Disk {
     pub(super) file: File,
+    _lock: Option<File>,
     sectors: AtomicU64,
     /// In bytes: what the file is read and written in without loss.
     physical_size: u32,
+    /// It is a block device, whose size others set.
+    is_device: bool,
     pub(super) readonly: bool,
     pub(super) direct: Option<Alignment>,
     pub(super) sparse: bool,
     pub(super) id: [u8; ID_SIZE],
     pub(super) name: String,
-    queue_size: u16,
+    pub(super) queue_size: u16,
+    num_queues: u16,
+    pub(super) io_uring: bool,
     pub(super) limiter: Mutex<Limiter>,
     pub(super) counters: Arc<DiskCounters>,
 }
@@ -97,14 +110,29 @@ impl Disk {
             (_, 0) => {}
             _ => return Err(BlockError::Ragged(size)),
         }
-        let Settings { readonly, direct, sparse, serial, name, queue_size, limiter, counters, .. } = settings;
+        let Settings {
+            readonly,
+            direct,
+            sparse,
+            serial,
+            name,
+            queue_size,
+            num_queues,
+            io_uring,
+            lock,
+            limiter,
+            counters,
+        } = settings;
         let mut id = [0; ID_SIZE];
         for (to, from) in id.iter_mut().zip(serial.bytes()) {
             *to = from;
         }
+        let (physical_size, is_device) = kind(&file);
         Ok(Self {
-            physical_size: physical_size(&file),
+            physical_size,
+            is_device,
             file,
+            _lock: lock,
             sectors: AtomicU64::new(size / SECTOR_SIZE),
             readonly,
             direct,
@@ -112,6 +140,8 @@ impl Disk {
             id,
             name,
             queue_size,
+            num_queues,
+            io_uring,
             limiter: Mutex::new(limiter),
             counters,
         })
@@ -119,6 +149,27 @@ impl Disk {
 
     pub(super) fn sectors(&self) -> u64 {
         self.sectors.load(Ordering::Acquire)
+    }
+
+    /// It has `size` bytes from now on, and is never smaller. Its file gets more if it has not so many, and is never cut.
+    pub(super) fn resize(&self, size: u64) -> Result<(), ResizeError> {
+        let (least, multiple) = (self.sectors() * SECTOR_SIZE, self.block_size());
+        if !size.is_multiple_of(multiple.into()) {
+            return Err(ResizeError::Ragged { size, multiple });
+        }
+        if size < least {
+            return Err(ResizeError::Smaller { size, least });
+        }
+        let host = |source| ResizeError::Host { size, source };
+        let most = (&self.file).seek(SeekFrom::End(0)).map_err(host)?;
+        if size > most && (self.readonly || self.is_device) {
+            return Err(ResizeError::Fixed { size, most });
+        }
+        if size > most {
+            self.file.set_len(size).map_err(host)?;
+        }
+        self.sectors.store(size / SECTOR_SIZE, Ordering::Release);
+        Ok(())
     }
 
     /// What the driver is to take for a block, in bytes: whatever it asks for is whole ones.
@@ -175,12 +226,13 @@ impl Disk {
         let erases = [(VIRTIO_BLK_F_DISCARD, self.sparse), (VIRTIO_BLK_F_WRITE_ZEROES, true)];
         let erases = erases.iter().filter(|(_, has)| *has && !self.readonly).map(|(bit, _)| bit);
         let read_only = u64::from(self.readonly) << VIRTIO_BLK_F_RO;
-        always.iter().chain(erases).fold(read_only, |features, bit| features | 1 << bit)
+        let several = u64::from(self.num_queues > 1) << VIRTIO_BLK_F_MQ;
+        always.iter().chain(erases).fold(read_only | several, |features, bit| features | 1 << bit)
     }
 
-    /// `struct virtio_blk_config`. Geometry, write back and several queues are not offered, nor is a best size.
+    /// `struct virtio_blk_config`. Geometry and write back are not offered, nor is a best size.
     pub(super) fn config(&self) -> Vec<u8> {
-        let (geometry, best, queues) = (0, 0, 0);
+        let (geometry, best, queues) = (0, 0, if self.num_queues > 1 { u32::from(self.num_queues) << 16 } else { 0 });
         let block_size = self.block_size();
         let blocks = (self.physical_size / block_size).max(1);
         // A queue's entries are a header, data and a status byte.
@@ -198,13 +250,12 @@ impl Disk {
     }
 }
 
-/// A power of two, at least a sector, that divides what the file is best read and written in.
-fn physical_size(file: &File) -> u32 {
-    let Ok(metadata) = file.metadata() else { return low32(SECTOR_SIZE) };
-    let said = if metadata.file_type().is_block_device() {
-        ioctl_blkpbszget(file).unwrap_or(0)
-    } else {
-        u32::try_from(metadata.blksize()).unwrap_or(0)
-    };
-    if said.is_power_of_two() { said.clamp(low32(SECTOR_SIZE), PHYSICAL_SIZE_MAX) } else { low32(SECTOR_SIZE) }
+/// A power of two, at least a sector, that divides what the file is best read and written in; and whether it is a block device.
+fn kind(file: &File) -> (u32, bool) {
+    let sector = low32(SECTOR_SIZE);
+    let Ok(metadata) = file.metadata() else { return (sector, false) };
+    let is_device = metadata.file_type().is_block_device();
+    let said = if is_device { ioctl_blkpbszget(file).ok() } else { u32::try_from(metadata.blksize()).ok() };
+    let said = said.filter(|size| size.is_power_of_two());
+    (said.map_or(sector, |size| size.clamp(sector, PHYSICAL_SIZE_MAX)), is_device)
 }

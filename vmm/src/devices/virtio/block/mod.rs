@@ -21,7 +21,7 @@ use virtio_bindings::virtio_blk::{
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{Bytes, GuestAddress};
 
-use super::{Ready, Request, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter};
+use super::{Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter};
 use crate::bits::low32;
 use crate::complaints::Complaints;
 use crate::devices::bus::lock;
@@ -45,13 +45,16 @@ const HEADER_SIZE: usize = 16;
 /// How long a kernel that has no room for more is left alone.
 const NO_ROOM: Duration = Duration::from_millis(10);
 
-/// A disk, as its requests are done.
+/// A disk, as the requests of one of its queues are done.
 #[derive(Debug)]
 pub struct Block {
     disk: Arc<Disk>,
     /// Does several requests at once. Without one, each is done before the next is looked at.
     ring: Option<Ring<Begun>>,
+    /// Of all of the disk.
     queue_sizes: Vec<u16>,
+    /// The queue that it serves.
+    queue: usize,
     /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
     write_through: bool,
     complaints: Complaints,
@@ -80,15 +83,19 @@ struct Begun {
 impl Block {
     /// A disk with the content of `file`, a regular file or a block device, open for writing unless it is read-only.
     pub fn new(file: File, settings: Settings) -> Result<Self, BlockError> {
-        let queue_sizes = vec![settings.queue_size];
-        let (entries, wanted) = (settings.queue_size, settings.io_uring);
-        let disk = Arc::new(Disk::new(file, settings)?);
-        let ring = wanted.then(|| Ring::new(&disk.file, entries)).transpose();
+        let queue_sizes = vec![settings.queue_size; settings.num_queues.into()];
+        Ok(Self::lane(&Arc::new(Disk::new(file, settings)?), queue_sizes, 0))
+    }
+
+    /// What serves queue `queue` of `disk`.
+    fn lane(disk: &Arc<Disk>, queue_sizes: Vec<u16>, queue: usize) -> Self {
+        let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size)).transpose();
         let ring = ring.unwrap_or_else(|error| {
             tracing::info!(%error, disk = disk.name, "no io_uring: requests are done one after another");
             None
         });
-        Ok(Self { disk, ring, queue_sizes, write_through: true, complaints: Complaints::default() })
+        let disk = Arc::clone(disk);
+        Self { disk, ring, queue_sizes, queue, write_through: true, complaints: Complaints::default() }
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -278,6 +285,11 @@ impl VirtioDevice for Block {
         self.disk.config()
     }
 
+    fn resize(&mut self, size: u64) -> Result<Vec<u8>, ResizeError> {
+        self.disk.resize(size)?;
+        Ok(self.disk.config())
+    }
+
     fn queue_sizes(&self) -> &[u16] {
         &self.queue_sizes
     }
@@ -307,12 +319,17 @@ impl VirtioDevice for Block {
         Ready::In(wait)
     }
 
+    fn lanes(&mut self) -> Vec<Box<dyn VirtioDevice>> {
+        let lane = |queue| Box::new(Self::lane(&self.disk, self.queue_sizes.clone(), queue)) as Box<dyn VirtioDevice>;
+        (1..self.queue_sizes.len()).map(lane).collect()
+    }
+
     fn thread(&self) -> Kind {
-        if self.ring.is_some() { Kind::Disk } else { Kind::Device }
+        Kind::Disk
     }
 
     fn sources(&self) -> Vec<Source> {
-        self.ring.iter().map(|ring| Source::readable(ring.as_raw_fd(), 0)).collect()
+        self.ring.iter().map(|ring| Source::readable(ring.as_raw_fd(), self.queue)).collect()
     }
 
     fn begin(&mut self, token: Token, memory: &GuestMemory, request: &Request) -> Option<u32> {

@@ -12,6 +12,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::disk;
 use super::driver::{BUFFERS, Driver};
+use crate::devices::bus::BusDevice;
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::{Block, Request, Running, Source, Token, VirtioDevice};
 use crate::memory::GuestMemory;
@@ -269,4 +270,103 @@ fn a_disk_with_writes_in_flight_may_be_paused_and_reset() {
         thread::sleep(Duration::from_millis(1));
         assert!(after == (driver.used_index(), driver.bytes(BUFFERS, 0x1000)), "touched after reset, round {round}");
     }
+}
+
+/// Each queue has a thread of its own, and all of them one disk.
+#[test]
+fn queues_of_a_disk_work_beside_each_other() {
+    let file = disk(64);
+    let settings = Settings { num_queues: 4, ..Settings::default() };
+    let device = Block::new(file.as_file().try_clone().unwrap(), settings).unwrap();
+    let mut driver = Driver::new(Box::new(device));
+    let mut queues = [0; 2];
+    driver.transport.read(0x100 + 34, &mut queues);
+    assert_eq!((queues, driver.offered() >> 12 & 1), ([4, 0], 1));
+    let workers = driver.start_workers();
+    assert_eq!(workers.len(), 4);
+    for queue in 0..4u16 {
+        driver.select(queue);
+        driver.start(0);
+        let header = buffer(queue);
+        driver.memory.write_obj(u128::from(queue) << 64, GuestAddress(header)).unwrap();
+        driver.chain(0, &[(header, 16, false), (header + 0x1000, 512, true), (header + 16, 1, true)]);
+        driver.offer(0);
+        driver.set(NOTIFY, queue.into());
+        while driver.used_index() == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(driver.bytes(header + 0x1000, 512), [queue as u8 + 1; 512]);
+        // Nobody else has touched it.
+        assert_eq!(driver.used(0), (0, 513));
+        driver.set(STATUS, 0);
+        flush(&mut driver);
+    }
+}
+
+fn flush(driver: &mut Driver) {
+    while driver.get(STATUS) != 0 {
+        thread::yield_now();
+    }
+}
+
+/// A device that is made larger: it is told once, and everybody goes on.
+#[test]
+fn a_disk_grows_under_its_driver() {
+    let file = disk(8);
+    let device = Block::new(file.as_file().try_clone().unwrap(), Settings::default()).unwrap();
+    let mut driver = Driver::new(Box::new(device));
+    let worker = driver.start_worker();
+    let sectors = |driver: &mut Driver| u64::from(driver.get(0x100)) | u64::from(driver.get(0x104)) << 32;
+    // Before there is a driver, nobody is told.
+    worker.resize(9 * 512, LONG).unwrap();
+    assert_eq!((sectors(&mut driver), driver.get(0x60), driver.get(0xfc)), (9, 0, 1));
+    driver.start(0);
+    worker.resize(20 * 512, LONG).unwrap();
+    assert_eq!((sectors(&mut driver), driver.get(0x60), driver.get(0xfc)), (20, 2, 2));
+    assert_eq!(driver.irq.read().unwrap(), 1);
+    assert_eq!(file.as_file().metadata().unwrap().len(), 20 * 512);
+    // What its owner has made larger is not cut.
+    file.as_file().set_len(40 * 512).unwrap();
+    worker.resize(30 * 512, LONG).unwrap();
+    assert_eq!((sectors(&mut driver), file.as_file().metadata().unwrap().len()), (30, 40 * 512));
+    for (size, why) in [
+        (29 * 512, "desired_size=14848: must be at least 15360, what the disk has: a disk is never made smaller"),
+        (30 * 512 + 1, "desired_size=15361: must be a multiple of 512"),
+        (u64::MAX - 511, "desired_size=18446744073709551104: the host cannot make its file so large: must be less"),
+    ] {
+        assert_eq!(worker.resize(size, LONG).unwrap_err().to_string(), why);
+    }
+    assert_eq!((sectors(&mut driver), driver.get(0xfc)), (30, 3), "nothing has changed");
+    // The new sectors are there.
+    let header = buffer(0);
+    driver.memory.write_obj(29u128 << 64, GuestAddress(header)).unwrap();
+    driver.chain(0, &[(header, 16, false), (header + 0x1000, 512, true), (header + 16, 1, true)]);
+    driver.offer(0);
+    driver.set(NOTIFY, 0);
+    while driver.used_index() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!((driver.used(0), driver.bytes(header + 16, 1)), ((0, 513), vec![0]));
+}
+
+#[test]
+fn a_disk_that_is_only_read_takes_what_its_file_has() {
+    let file = disk(8);
+    let settings = Settings { readonly: true, ..Settings::default() };
+    let device = Block::new(file.as_file().try_clone().unwrap(), settings).unwrap();
+    let worker = Driver::new(Box::new(device)).start_worker();
+    let error = worker.resize(10 * 512, LONG).unwrap_err().to_string();
+    assert_eq!(error, "desired_size=5120: must be at most 4096, the size of its file, which the disk may not change");
+    file.as_file().set_len(10 * 512).unwrap();
+    worker.resize(10 * 512, LONG).unwrap();
+}
+
+#[test]
+fn a_resize_does_not_wait_for_ever_and_other_devices_have_none() {
+    let flight = Flight::new();
+    assert_eq!(flight.worker.resize(512, LONG).unwrap_err().to_string(), "it has no size: must be a disk");
+    flight.worker.ask_to_pause();
+    flight.worker.await_pause(LONG).unwrap();
+    let late = flight.worker.resize(512, SHORT).unwrap_err().to_string();
+    assert_eq!(late, "the device has not answered within 0 s");
 }

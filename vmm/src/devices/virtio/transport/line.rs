@@ -47,6 +47,10 @@ impl Interrupt for Line {
         self.raise(VIRTIO_MMIO_INT_VRING);
     }
 
+    fn config_changed(&self) {
+        self.raise(VIRTIO_MMIO_INT_CONFIG);
+    }
+
     /// A configuration change tells of it.
     fn needs_reset(&self) {
         self.needs_reset.store(true, Ordering::SeqCst);

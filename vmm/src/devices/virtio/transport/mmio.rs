@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use virtio_bindings::virtio_config::{
@@ -10,8 +11,8 @@ use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET, VIRTIO_F_VERSION_1,
 };
 use virtio_bindings::virtio_mmio::{
-    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO_DEVICE_ID,
-    VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
+    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
+    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
     VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
     VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY, VIRTIO_MMIO_QUEUE_NUM,
     VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL, VIRTIO_MMIO_QUEUE_USED_HIGH,
@@ -25,6 +26,7 @@ use super::line::Line;
 use crate::devices::bus::{BusDevice, GuestRequest};
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
+use crate::devices::virtio::space::Space;
 use crate::devices::virtio::{VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
 
@@ -43,11 +45,12 @@ const TRANSPORT_FEATURES: u64 =
 
 /// The registers of one virtio device; the vCPU threads' side of it.
 pub struct VirtioMmio {
-    driven: Arc<Queues>,
+    /// One for each lane of the device.
+    driven: Vec<Arc<Queues>>,
     line: Arc<Line>,
     notify: Arc<[EventFd]>,
     device_type: u32,
-    config: Vec<u8>,
+    space: Arc<Space>,
     offered: u64,
     accepted: u64,
     device_features_select: u32,
@@ -74,23 +77,35 @@ impl fmt::Debug for VirtioMmio {
 impl VirtioMmio {
     /// Puts `device` on the transport. Its requests come from and go to `memory`; it interrupts by `irq`, as an edge.
     ///
-    /// Returns both sides: the registers, for the MMIO bus, and the worker, to be started.
-    pub fn new(device: Box<dyn VirtioDevice>, memory: GuestMemory, irq: EventFd) -> io::Result<(Self, VirtioWorker)> {
+    /// Returns both sides: the registers, for the MMIO bus, and the workers, to be started, of which there is at least one.
+    pub fn new(
+        mut device: Box<dyn VirtioDevice>,
+        memory: &GuestMemory,
+        irq: EventFd,
+    ) -> io::Result<(Self, Vec<VirtioWorker>)> {
         let queues: Vec<_> = device.queue_sizes().iter().copied().map(QueueSetup::new).collect();
         let notify: io::Result<Arc<[EventFd]>> =
             queues.iter().map(|_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)).collect();
         let notify = notify?;
         let line = Arc::new(Line::new(irq));
-        let (device_type, config, features) = (device.device_type(), device.config(), device.features());
+        let (device_type, features) = (device.device_type(), device.features());
+        let space = Arc::new(Space::new(device.config()));
         let interrupt: Arc<dyn Interrupt> = line.clone();
-        let driven = Arc::new(Queues::new(queues.len(), memory, interrupt));
-        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&notify))?;
+        let others = device.lanes();
+        let lanes = others.len() + 1;
+        let (mut driven, mut workers) = (Vec::with_capacity(lanes), Vec::with_capacity(lanes));
+        for (lane, device) in [device].into_iter().chain(others).enumerate() {
+            let own = share(queues.len(), lanes, lane);
+            let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt)));
+            workers.push(VirtioWorker::new(device, Arc::clone(&shared), Arc::clone(&notify), Arc::clone(&space))?);
+            driven.push(shared);
+        }
         let transport = Self {
             driven,
             line,
             notify,
             device_type,
-            config,
+            space,
             offered: features | TRANSPORT_FEATURES,
             accepted: 0,
             device_features_select: 0,
@@ -100,7 +115,7 @@ impl VirtioMmio {
             status: 0,
             resetting: false,
         };
-        Ok((transport, worker))
+        Ok((transport, workers))
     }
 
     /// By queue index, what to signal when the guest writes that index to [`QUEUE_NOTIFY`]: for KVM's ioeventfd. Without
@@ -122,7 +137,7 @@ impl VirtioMmio {
     /// (virtio 1.2, section 4.2.2.2).
     fn queue_is_in_use(&self) -> bool {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
-        self.queue().is_some_and(|queue| queue.ready) || !self.driven.is_stopped(index)
+        self.queue().is_some_and(|queue| queue.ready) || !self.driven.iter().all(|lane| lane.is_stopped(index))
     }
 
     fn read_register(&mut self, register: u32) -> u32 {
@@ -146,7 +161,7 @@ impl VirtioMmio {
             | VIRTIO_MMIO_SHM_LEN_HIGH
             | VIRTIO_MMIO_SHM_BASE_LOW
             | VIRTIO_MMIO_SHM_BASE_HIGH => NO_SHARED_MEMORY,
-            // Zero for ConfigGeneration too: the configuration never changes.
+            VIRTIO_MMIO_CONFIG_GENERATION => self.space.generation(),
             _ => 0,
         }
     }
@@ -217,7 +232,7 @@ impl VirtioMmio {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
         if let Some(queue) = self.queues.get_mut(index) {
             queue.ready = false;
-            self.driven.stop(index);
+            self.driven.iter().for_each(|lane| lane.stop(index));
         }
     }
 
@@ -243,7 +258,7 @@ impl VirtioMmio {
             }
             self.status |= step;
             if step == VIRTIO_CONFIG_S_DRIVER_OK {
-                self.driven.activate(self.accepted, &self.queues);
+                self.driven.iter().for_each(|lane| lane.activate(self.accepted, &self.queues));
             }
         }
         self.status |= value & VIRTIO_CONFIG_S_FAILED;
@@ -256,7 +271,8 @@ impl VirtioMmio {
 
     /// Never waits: what is in progress comes to its end while the status says that the reset is not over.
     fn reset(&mut self) {
-        self.driven.reset();
+        // What a lane says before it is reset, the reset of the last one clears.
+        self.driven.iter().for_each(|lane| lane.reset());
         self.accepted = 0;
         self.device_features_select = 0;
         self.driver_features_select = 0;
@@ -269,11 +285,18 @@ impl VirtioMmio {
     }
 
     fn finish_reset(&mut self) {
-        if self.resetting && self.driven.is_quiet() {
+        if self.resetting && self.driven.iter().all(|lane| lane.is_quiet()) {
             self.resetting = false;
             self.status = 0;
         }
     }
+}
+
+/// Which of `queues` are those of `lane`: as many as of any other of the `lanes`, and what is left over to the last one.
+fn share(queues: usize, lanes: usize, lane: usize) -> Range<usize> {
+    let each = queues / lanes.max(1);
+    let start = each * lane;
+    start..if lane + 1 == lanes { queues } else { start + each }
 }
 
 /// The low half of `value`.
@@ -298,10 +321,7 @@ fn register(offset: u64, width: usize) -> Option<u32> {
 impl BusDevice for VirtioMmio {
     fn read(&mut self, offset: u64, data: &mut [u8]) {
         if let Some(at) = offset.checked_sub(VIRTIO_MMIO_CONFIG.into()) {
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(self.config.len());
-            // Fields behind the end belong to features that are not offered.
-            let fields = self.config.iter().skip(start).copied().chain(std::iter::repeat(0));
-            data.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+            self.space.read(at, data);
             return;
         }
         match (register(offset, data.len()), <&mut [u8; 4]>::try_from(&mut *data)) {
