@@ -556,3 +556,31 @@ proptest! {
         prop_assert!(!driver.needs_reset());
     }
 }
+
+/// Says to this test binary that it is the process of its own that the test below needs.
+const WITHOUT_RING: &str = "FLATBOOT_TEST_WITHOUT_RING";
+
+/// Where no ring can be had, requests are done one after another.
+#[test]
+fn a_disk_does_without_a_ring() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if std::env::var_os(WITHOUT_RING).is_none() {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "--test-threads=1", "devices::virtio::tests::block::a_disk_does_without_a_ring"]);
+        let output = again.env(WITHOUT_RING, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let file = disk(SECTORS);
+    let opened = file.as_file().try_clone().unwrap();
+    // As if the host had no descriptor left for it.
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+    let block = Block::new(opened, Settings::default()).unwrap();
+    setrlimit(Resource::Nofile, before).unwrap();
+    assert!(block.sources().is_empty(), "it has no ring to wait for");
+    let mut driver = Driver::running(Box::new(block), 0);
+    assert_eq!(request(&mut driver, IN, 2, &[(DATA, 512, true)]), (OK, 513));
+    assert_eq!(driver.bytes(DATA, 512), [3; 512]);
+}
