@@ -299,11 +299,11 @@ fn queues_of_a_disk_work_beside_each_other() {
         // Nobody else has touched it.
         assert_eq!(driver.used(0), (0, 513));
         driver.set(STATUS, 0);
-        flush(&mut driver);
+        until_reset(&mut driver);
     }
 }
 
-fn flush(driver: &mut Driver) {
+fn until_reset(driver: &mut Driver) {
     while driver.get(STATUS) != 0 {
         thread::yield_now();
     }
