@@ -14,7 +14,7 @@ use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::running::{WorkerError, Workers};
 use crate::devices::terminal;
-use crate::devices::virtio::{BalloonControl, VirtioWorker};
+use crate::devices::virtio::{BalloonControl, Resizer, VirtioWorker};
 use crate::listener::Bound;
 use crate::memory::fault;
 use crate::memory::guest::{self, Backing, MapError};
@@ -65,6 +65,8 @@ pub struct Booted {
     pub vcpus: Threads,
     /// The devices' threads.
     pub workers: Workers,
+    /// The disks that can get another size, by what they are called.
+    pub disks: Vec<(String, Arc<Resizer>)>,
     /// Presses the power button.
     pub power_button: EventFd,
     /// What vCPUs and devices have done.
@@ -86,6 +88,7 @@ pub struct Booted {
 struct Leftover {
     /// The devices' threads.
     workers: Workers,
+    disks: Vec<(String, Arc<Resizer>)>,
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
@@ -129,13 +132,14 @@ impl Assembled {
 
     /// What the ACPI tables say.
     pub(super) fn acpi(&self) -> acpi::Machine<'_> {
-        acpi_machine(&self.config, &self.plan, self.machine.workers.len())
+        acpi_machine(&self.config, &self.plan, self.machine.virtio_devices)
     }
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
         let Machine { ports, mmio, workers, mut running, counters, power_button, input, serial_output, .. } = machine;
+        let (virtio_devices, disks) = (machine.virtio_devices, machine.disks);
         let (serial_writer, sockets) = (machine.serial_writer, machine.sockets);
         let (pty, balloon) = (machine.pty, machine.balloon);
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
@@ -152,14 +156,14 @@ impl Assembled {
         let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
-        let virtio_devices = workers.len();
         start_workers(workers, &mut running, control)?;
         if let Some(writer) = serial_writer {
             let entry = Entry::new(control, Kind::SerialOutput, "serial output".to_owned());
             running.add(writer.start(|| entry.pass())?);
         }
         let workers = running;
-        let leftover = Leftover { workers, power_button, input, serial_output, sockets, pty, balloon, counters, kvm };
+        let leftover =
+            Leftover { workers, disks, power_button, input, serial_output, sockets, pty, balloon, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -182,7 +186,7 @@ impl Started {
 impl Prepared {
     /// Lets the boot CPU run, once every thread is in its jail.
     pub fn start(self, control: &Control) -> Result<Booted, BootError> {
-        let Leftover { workers, power_button, input, serial_output, sockets, pty, balloon, counters, kvm } =
+        let Leftover { workers, disks, power_button, input, serial_output, sockets, pty, balloon, counters, kvm } =
             self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
@@ -195,14 +199,17 @@ impl Prepared {
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, sockets, pty, balloon })
+        Ok(Booted { vcpus, workers, disks, power_button, counters, kvm, console, sockets, pty, balloon })
     }
 }
 
-/// Starts a thread for each device, beside those that are `running`.
-fn start_workers(workers: Vec<VirtioWorker>, running: &mut Workers, control: &Control) -> Result<(), WorkerError> {
-    workers.into_iter().enumerate().try_for_each(|(slot, worker)| {
-        let name = format!("virtio{slot}");
+/// Starts the threads of the devices, beside those that are `running`.
+fn start_workers(
+    workers: Vec<(String, VirtioWorker)>,
+    running: &mut Workers,
+    control: &Control,
+) -> Result<(), WorkerError> {
+    workers.into_iter().try_for_each(|(name, worker)| {
         let entry = Entry::new(control, worker.kind(), name.clone());
         running.add(worker.start(name, || entry.pass())?);
         Ok(())

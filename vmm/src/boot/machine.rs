@@ -23,10 +23,11 @@ use crate::devices::pvpanic::PvPanic;
 use crate::devices::queued::{self, QueueWriter};
 use crate::devices::running::{Running, Workers};
 use crate::devices::serial::{Feeding, SerialPort};
+use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::console::{self, Terminal, socket::Socket};
 use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::{
-    Balloon, BalloonControl, Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio,
+    Balloon, BalloonControl, Block, BlockError, Net, Resizer, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio,
 };
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ender::Ender;
@@ -78,8 +79,11 @@ fn host(what: &'static str) -> impl Fn(io::Error) -> MachineError {
 pub(super) struct Machine {
     pub(super) ports: Bus,
     pub(super) mmio: Bus,
-    /// By virtio slot, what serves that device's queues once it is started.
-    pub(super) workers: Vec<VirtioWorker>,
+    pub(super) virtio_devices: usize,
+    /// What serves the virtio devices' queues once it is started, and what its thread is to be called.
+    pub(super) workers: Vec<(String, VirtioWorker)>,
+    /// The disks that can get another size, by what they are called.
+    pub(super) disks: Vec<(String, Arc<Resizer>)>,
     /// Other devices' threads, which run already.
     pub(super) running: Workers,
     /// What each device is called, and counts by.
@@ -173,10 +177,18 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
+    let disks = config.disks.len();
     let Virtio { devices, mut counters, sockets, pty, balloon } = virtio_devices(config)?;
+    let names: Vec<_> = counters.iter().take(disks).map(|(id, _)| id.clone()).collect();
+    let mut disks = Vec::new();
     counters.push(("_serial".to_owned(), of_serial));
+    let virtio_devices = devices.len();
     for (slot, device) in devices.into_iter().enumerate() {
-        workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
+        let lanes = virtio(slot as u64, device, vm, memory, &mut mmio)?;
+        let resizer = lanes.first().map(VirtioWorker::resizer);
+        disks.extend(names.get(slot).cloned().zip(resizer));
+        let name = |lane| if lane == 0 { format!("virtio{slot}") } else { format!("virtio{slot}.{lane}") };
+        workers.extend(lanes.into_iter().enumerate().map(|(lane, worker)| (name(lane), worker)));
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
@@ -184,7 +196,9 @@ pub(super) fn build(
     Ok(Machine {
         ports,
         mmio,
+        virtio_devices,
         workers,
+        disks,
         running,
         counters,
         power_button,
@@ -289,16 +303,25 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
     let Virtio { mut devices, mut counters, mut sockets, mut pty, mut balloon } = Virtio::default();
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
-        let limiter = limiter(disk.limits());
-        let readonly = disk.readonly();
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
-        let serial = disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned);
-        let sparse = disk.sparse();
-        let block = Block::new(disk.into_file(), readonly, &serial)
-            .map_err(|source| MachineError::Disk { path: path.clone(), source })?
-            .sparse(sparse);
         let of_disk = Arc::<DiskCounters>::default();
-        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&of_disk))));
+        let mut settings = Settings {
+            readonly: disk.readonly(),
+            direct: disk.direct(),
+            sparse: disk.sparse(),
+            serial: disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned),
+            name: path.clone(),
+            queue_size: disk.queue_size(),
+            num_queues: disk.num_queues(),
+            io_uring: disk.io_uring(),
+            lock: None,
+            limiter: limiter(disk.limits()),
+            counters: Arc::clone(&of_disk),
+        };
+        let (file, locked) = disk.into_files();
+        settings.lock = Some(locked);
+        let block = Block::new(file, settings).map_err(|source| MachineError::Disk { path, source })?;
+        devices.push(Box::new(block));
         counters.push((id, of_disk));
     }
     for (index, net) in config.nets.drain(..).enumerate() {
@@ -352,14 +375,14 @@ fn virtio(
     vm: &Vm,
     memory: &GuestMemory,
     bus: &mut Bus,
-) -> Result<VirtioWorker, MachineError> {
+) -> Result<Vec<VirtioWorker>, MachineError> {
     let start = layout::VIRTIO_MMIO.start + slot * layout::VIRTIO_MMIO_STRIDE;
     let range = Range { start, end: start + layout::VIRTIO_MMIO_STRIDE };
     let irq = line(vm, layout::GSI_VIRTIO.start + low32(slot))?;
-    let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq).map_err(host("virtio device"))?;
+    let (transport, workers) = VirtioMmio::new(device, memory, irq).map_err(host("virtio device"))?;
     for (queue, notify) in (0u32..).zip(transport.notify_fds()) {
         vm.connect_doorbell(notify, start + mmio::QUEUE_NOTIFY, queue)?;
     }
     bus.insert(range, shared(transport))?;
-    Ok(worker)
+    Ok(workers)
 }

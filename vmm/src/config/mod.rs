@@ -16,6 +16,7 @@ mod error;
 pub mod exercise;
 mod file;
 mod handoff;
+mod image;
 mod lock;
 mod memory;
 mod net;

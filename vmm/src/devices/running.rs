@@ -164,6 +164,11 @@ impl Orders {
         self.changed.notify_all();
     }
 
+    /// Whoever has something else for the worker, beside orders, says so.
+    pub fn remind(&self) {
+        self.change(|_| ());
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut lock(&self.state));
         self.changed.notify_all();

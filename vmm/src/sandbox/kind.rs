@@ -15,7 +15,9 @@ pub enum Kind {
     Vcpu,
     /// Does the requests of a virtio device.
     Device,
-    /// The same of one that connects programs of the guest and of the host.
+    /// The same of a disk, by a ring of the kernel's that takes nothing else.
+    Disk,
+    /// The same of a device that connects programs of the guest and of the host.
     Vsock,
     /// The same of a virtio console, which others of this host come to.
     Console,
@@ -39,11 +41,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
         Self::Device,
+        Self::Disk,
         Self::Vsock,
         Self::Console,
         Self::SerialInput,
@@ -64,6 +67,7 @@ impl fmt::Display for Kind {
             Self::VmmWithSocket => "vmm-with-socket",
             Self::Vcpu => "vcpu",
             Self::Device => "device",
+            Self::Disk => "disk",
             Self::Vsock => "vsock",
             Self::Console => "console",
             Self::SerialInput => "serial-input",

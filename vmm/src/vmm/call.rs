@@ -39,6 +39,13 @@ pub enum Call {
     AddVsock(VsockOption),
     /// Make the VM another size.
     Resize(Resize),
+    /// Have a disk of the VM that runs have so many bytes.
+    ResizeDisk {
+        /// What it is called.
+        id: String,
+        /// Bytes.
+        size: u64,
+    },
     /// Take a device from a VM that does not run.
     RemoveDevice(String),
     /// End the VM, and the owner.

@@ -11,11 +11,11 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::aftermath::Aftermath;
 use super::error::{StartError, VmmError};
-use super::lifecycle::{State, Step};
+use super::lifecycle::{NotNow, State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
 use crate::devices::running::Workers;
-use crate::devices::virtio::BalloonControl;
+use crate::devices::virtio::{BalloonControl, Resizer};
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::leave::Leave;
@@ -58,6 +58,8 @@ pub(super) struct Live {
     ender: Ender,
     vcpus: Threads,
     workers: Workers,
+    /// The disks, by what they are called.
+    disks: Vec<(String, Arc<Resizer>)>,
     power_button: EventFd,
     counters: Arc<Counters>,
     kvm: Kvm,
@@ -105,13 +107,14 @@ impl Live {
         let shutdown_timeout = config.machine.shutdown_timeout;
         let prepared = boot::prepare(config, &timeline, &control)?;
         ready(&control).map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, power_button, counters, kvm, console, sockets, pty, balloon } =
+        let Booted { vcpus, workers, disks, power_button, counters, kvm, console, sockets, pty, balloon } =
             prepared.start(&control)?;
         Ok(Self {
             state: State::Running,
             ender,
             vcpus,
             workers,
+            disks,
             power_button,
             counters,
             kvm,
@@ -160,6 +163,16 @@ impl Live {
     fn go_on(&self) {
         self.workers.resume();
         self.vcpus.resume();
+    }
+
+    /// Has disk `id` have `size` bytes. The guest is told, so it must run.
+    pub(super) fn resize_disk(&self, id: &str, size: u64) -> Result<(), VmmError> {
+        if self.state != State::Running {
+            return Err(NotNow { state: self.state, must: "running" }.into());
+        }
+        let disk = self.disks.iter().find(|(name, _)| name == id);
+        let (_, disk) = disk.ok_or_else(|| VmmError::NoDisk(id.to_owned()))?;
+        Ok(disk.resize(size, REST)?)
     }
 
     /// Asks the guest to power off.

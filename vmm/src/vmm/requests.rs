@@ -29,6 +29,7 @@ impl Vmm {
             Call::AddNet(net) => self.at_rest()?.add_net(net).map_err(|error| not_added(&error))?,
             Call::AddVsock(vsock) => self.at_rest()?.add_vsock(vsock).map_err(|error| not_added(&error))?,
             Call::Resize(sizes) => self.resize(sizes)?,
+            Call::ResizeDisk { id, size } => self.running()?.resize_disk(&id, size)?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
             Call::Quit => {}
         }

@@ -140,14 +140,14 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn every_thread(options: &str, seccomp: &str) -> Result<(), Failed> {
-    let mut vm = Vm::start(&format!("--kernel @/kernel --cpus boot=2 --disk path=@/disk {options}"))?;
+    let mut vm = Vm::start(&format!("--kernel @/kernel --cpus boot=2 --disk path=@/disk,num_queues=2 {options}"))?;
     if options.contains("--serial file=") {
         let console = vm.directory.path().join("console");
         wait("the guest runs", || fs::read(&console).is_ok_and(|said| !said.is_empty()))?;
     } else {
         vm.runs()?;
     }
-    let mut expected = set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio1", "signals"]);
+    let mut expected = set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio0.1", "virtio1", "signals"]);
     let others = [
         ("--api-socket", "api"),
         ("--event-monitor", "events"),

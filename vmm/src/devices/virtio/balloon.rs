@@ -37,14 +37,8 @@ const ACTUAL: usize = 4;
 const CONFIG_SIZE: usize = 8;
 
 /// The host's hand on a balloon.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct BalloonControl(ConfigSpace);
-
-impl std::fmt::Debug for BalloonControl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BalloonControl").field("actual", &self.actual()).finish_non_exhaustive()
-    }
-}
 
 impl BalloonControl {
     /// Asks the guest to give up `bytes` of its memory, all in all. It does so in its own time, or not.

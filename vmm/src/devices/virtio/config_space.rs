@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A device's configuration space (virtio 1.2, section 2.5), which device and transport share.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -24,8 +25,16 @@ struct State {
     bytes: Vec<u8>,
     /// What the driver may write.
     writable: Range<usize>,
+    /// Whether there is a driver that wants to hear of changes.
+    heard: bool,
     /// Counts the device's changes: a driver that reads in several steps sees by it whether they belong together.
     generation: u32,
+}
+
+impl fmt::Debug for ConfigSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigSpace").field("generation", &self.generation()).finish_non_exhaustive()
+    }
 }
 
 impl From<Vec<u8>> for ConfigSpace {
@@ -39,7 +48,7 @@ impl ConfigSpace {
     /// The same; the driver may write what is in `writable`.
     #[must_use]
     pub fn with_writable(bytes: Vec<u8>, writable: Range<usize>) -> Self {
-        let state = Mutex::new(State { bytes, writable, generation: 0 });
+        let state = Mutex::new(State { bytes, writable, heard: false, generation: 0 });
         Self(Arc::new(Shared { state, interrupt: OnceLock::new() }))
     }
 
@@ -51,15 +60,16 @@ impl ConfigSpace {
         data
     }
 
-    /// The device changes the bytes from `offset` on. The driver is told, unless they are what they were.
+    /// The device changes the bytes from `offset` on. A driver that is ready is told, unless they are what they were.
     pub fn change(&self, offset: usize, data: &[u8]) {
         let mut state = lock(&self.0.state);
         let end = offset.saturating_add(data.len());
         let Some(bytes) = state.bytes.get_mut(offset..end).filter(|bytes| *bytes != data) else { return };
         bytes.copy_from_slice(data);
         state.generation = state.generation.wrapping_add(1);
+        let heard = state.heard;
         drop(state);
-        if let Some(interrupt) = self.0.interrupt.get() {
+        if let Some(interrupt) = self.0.interrupt.get().filter(|_| heard) {
             interrupt.changed();
         }
     }
@@ -68,6 +78,11 @@ impl ConfigSpace {
     pub(super) fn connect(&self, interrupt: Arc<dyn Interrupt>) {
         // A device is put on one transport.
         let _ = self.0.interrupt.set(interrupt);
+    }
+
+    /// Whether there is a driver now that is to be told of changes.
+    pub(super) fn set_heard(&self, heard: bool) {
+        lock(&self.0.state).heard = heard;
     }
 
     /// The driver reads.

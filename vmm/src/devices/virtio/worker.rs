@@ -11,6 +11,7 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::EventFd;
 
 use super::queues::{Next, Queues};
+use super::resizer::Resizer;
 use super::{Request, VirtioDevice};
 use crate::devices::running::{Order, Orders, Running, WorkerError};
 use crate::sandbox::Kind;
@@ -24,13 +25,14 @@ const ORDERS: u64 = u64::MAX;
 /// Marks a queue's number: not the driver has something for it, but one of the device's sources.
 const SOURCE: u64 = 1 << 63;
 
-/// A device with its queues, and no thread yet.
+/// A device, or one of its lanes, with its queues, and no thread yet.
 pub struct VirtioWorker {
     device: Box<dyn VirtioDevice>,
     queues: Arc<Queues>,
     /// One for each queue; the guest's notifications arrive here, from KVM (ioeventfd) or from the transport.
     notify: Arc<[EventFd]>,
     orders: Arc<Orders>,
+    resizer: Arc<Resizer>,
     /// Its buffers are used again for each request.
     request: Request,
     /// By queue, when it is to be looked at again, whether the driver notifies or not.
@@ -46,8 +48,15 @@ impl fmt::Debug for VirtioWorker {
 impl VirtioWorker {
     pub(super) fn new(device: Box<dyn VirtioDevice>, queues: Arc<Queues>, notify: Arc<[EventFd]>) -> io::Result<Self> {
         let orders = Arc::new(Orders::new()?);
+        let resizer = Arc::new(Resizer::new(Arc::clone(&orders)));
         let due = vec![None; notify.len()];
-        Ok(Self { device, queues, notify, orders, request: Request::default(), due })
+        Ok(Self { device, queues, notify, orders, resizer, request: Request::default(), due })
+    }
+
+    /// By which its device gets another size once it has a thread.
+    #[must_use]
+    pub fn resizer(&self) -> Arc<Resizer> {
+        Arc::clone(&self.resizer)
     }
 
     /// What its thread may do.
@@ -71,7 +80,8 @@ impl VirtioWorker {
     /// An epoll instance that knows every queue. A queue that it does not know would never be served.
     fn watch(&self) -> io::Result<Epoll> {
         let epoll = Epoll::new()?;
-        let events = (0..).zip(self.notify.iter()).chain([(ORDERS, self.orders.event())]);
+        let queues = (0..).zip(self.notify.iter()).filter(|(index, _)| self.queues.has(*index));
+        let events = queues.map(|(index, event)| (index as u64, event)).chain([(ORDERS, self.orders.event())]);
         for (data, event) in events {
             let event_set = EpollEvent::new(EventSet::IN, data);
             epoll.ctl(ControlOperation::Add, event.as_raw_fd(), event_set)?;
@@ -135,13 +145,21 @@ impl VirtioWorker {
         }
     }
 
-    /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it. False when it is to end.
+    /// Waits for what is in flight.
+    pub(super) fn settle(&mut self) {
+        self.queues.drain(&mut *self.device);
+    }
+
+    /// Rests while a pause is asked for, with nothing in flight. False when it is to end.
     fn obey(&mut self) -> bool {
-        match self.orders.heard() {
+        let order = self.orders.heard();
+        self.resizer.obey(&mut *self.device);
+        match order {
             Order::Work => return true,
             Order::Finish => return false,
             Order::Rest => {}
         }
+        self.settle();
         self.device.pause();
         let goes_on = self.orders.rest();
         self.device.resume();
@@ -150,7 +168,7 @@ impl VirtioWorker {
 
     /// Gives queue `index` a turn, if it was notified since the last one. True if it was.
     pub fn serve(&mut self, index: usize) -> bool {
-        let Some(notify) = self.notify.get(index) else { return false };
+        let Some(notify) = self.notify.get(index).filter(|_| self.queues.has(index)) else { return false };
         match notify.read() {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,

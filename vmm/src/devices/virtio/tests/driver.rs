@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A correct driver, as far as a test lets it be.
 
+use std::sync::Arc;
+
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::devices::bus::BusDevice;
 use crate::devices::running::{Running, WorkerError};
-use crate::devices::virtio::{VirtioDevice, VirtioMmio, VirtioWorker};
+use crate::devices::virtio::{Resizer, VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::memory::GuestMemory;
 
 pub(super) const MEMORY_SIZE: usize = 0x40_0000;
@@ -28,8 +30,8 @@ pub(super) type Descriptor = (u64, u32, u16, u16);
 
 pub(super) struct Driver {
     pub(super) transport: VirtioMmio,
-    /// None once it has a thread.
-    worker: Option<VirtioWorker>,
+    /// None once they have threads.
+    workers: Vec<VirtioWorker>,
     pub(super) memory: GuestMemory,
     pub(super) irq: EventFd,
     /// The one of its queues that it uses.
@@ -42,8 +44,8 @@ impl Driver {
     pub(super) fn new(device: Box<dyn VirtioDevice>) -> Self {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
-        let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
-        Self { transport, worker: Some(worker), memory, irq, queue: 0, available: 0 }
+        let (transport, workers) = VirtioMmio::new(device, &memory, irq.try_clone().unwrap()).unwrap();
+        Self { transport, workers, memory, irq, queue: 0, available: 0 }
     }
 
     /// A device that runs, all but `refused` of its features accepted.
@@ -80,6 +82,11 @@ impl Driver {
             self.set(0x24, select);
             self.set(0x20, half);
         }
+    }
+
+    /// From now on it uses another queue.
+    pub(super) fn select(&mut self, queue: u16) {
+        self.queue = queue;
     }
 
     /// Describes its queue and says that it is ready.
@@ -171,22 +178,40 @@ impl Driver {
             turns += 1;
             assert!(turns < 1000, "the device does not come to an end");
         }
+        self.settle();
         turns
     }
 
     /// Gives its queue a turn, if it was notified.
     pub(super) fn serve(&mut self) -> bool {
-        self.worker.as_mut().unwrap().serve(self.queue.into())
+        let queue = self.queue.into();
+        self.workers.iter_mut().any(|worker| worker.serve(queue))
+    }
+
+    /// Waits for what is in flight.
+    pub(super) fn settle(&mut self) {
+        self.workers.iter_mut().for_each(VirtioWorker::settle);
     }
 
     /// From now on a thread does so.
     pub(super) fn start_worker(&mut self) -> Running {
-        self.try_start_worker().unwrap()
+        self.start_workers().pop().unwrap()
     }
 
     /// The same, if one can be had.
     pub(super) fn try_start_worker(&mut self) -> Result<Running, WorkerError> {
-        self.worker.take().unwrap().start("test".to_owned(), || Some(()))
+        self.workers.pop().unwrap().start("test".to_owned(), || Some(()))
+    }
+
+    /// By which its device gets another size once it has a thread.
+    pub(super) fn resizer(&self) -> Arc<Resizer> {
+        self.workers.first().unwrap().resizer()
+    }
+
+    /// The same of a device with several.
+    pub(super) fn start_workers(&mut self) -> Vec<Running> {
+        let workers = std::mem::take(&mut self.workers);
+        workers.into_iter().map(|worker| worker.start("test".to_owned(), || Some(())).unwrap()).collect()
     }
 
     pub(super) fn used_index(&self) -> u16 {

@@ -10,6 +10,7 @@ mod balloon;
 mod block;
 mod console;
 mod driver;
+mod flight;
 mod hang;
 mod mmio;
 mod net;

@@ -10,6 +10,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use super::disk;
 use super::driver::{BUFFERS, Driver};
+use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::limit::{Limiter, Rate};
 use crate::devices::virtio::{Block, ConfigSpace, Request, Source, VirtioDevice};
 use crate::memory::GuestMemory;
@@ -70,8 +71,9 @@ fn what_cannot_be_watched_is_no_device() {
 fn throttled(every: Duration) -> (Driver, Arc<DiskCounters>) {
     let rate = Rate { size: 1, one_time_burst: 0, refill_time: every };
     let (file, counters) = (disk(8), Arc::<DiskCounters>::default());
-    let block = Block::new(file.as_file().try_clone().unwrap(), true, "serial-0").unwrap();
-    let block = block.observed(Limiter::new(None, Some(rate)), Arc::clone(&counters));
+    let (limiter, counted) = (Limiter::new(None, Some(rate)), Arc::clone(&counters));
+    let settings = Settings { readonly: true, limiter, counters: counted, ..Settings::default() };
+    let block = Block::new(file.as_file().try_clone().unwrap(), settings).unwrap();
     let mut driver = Driver::new(Box::new(block));
     driver.start(0);
     for request in 0..2u16 {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use virtio_bindings::virtio_config::{
@@ -43,7 +44,8 @@ const TRANSPORT_FEATURES: u64 =
 
 /// The registers of one virtio device; the vCPU threads' side of it.
 pub struct VirtioMmio {
-    driven: Arc<Queues>,
+    /// One for each lane of the device.
+    driven: Vec<Arc<Queues>>,
     line: Arc<Line>,
     notify: Arc<[EventFd]>,
     device_type: u32,
@@ -56,7 +58,7 @@ pub struct VirtioMmio {
     queues: Vec<QueueSetup>,
     /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
-    /// The driver has reset the device while a request was in progress: until that one is over, the status reads as before and
+    /// The driver has reset the device while requests were in flight: until the last one is over, the status reads as before and
     /// nothing can be written (virtio 1.2, section 2.4).
     resetting: bool,
 }
@@ -74,8 +76,12 @@ impl fmt::Debug for VirtioMmio {
 impl VirtioMmio {
     /// Puts `device` on the transport. Its requests come from and go to `memory`; it interrupts by `irq`, as an edge.
     ///
-    /// Returns both sides: the registers, for the MMIO bus, and the worker, to be started.
-    pub fn new(device: Box<dyn VirtioDevice>, memory: GuestMemory, irq: EventFd) -> io::Result<(Self, VirtioWorker)> {
+    /// Returns both sides: the registers, for the MMIO bus, and the workers, to be started, of which there is at least one.
+    pub fn new(
+        mut device: Box<dyn VirtioDevice>,
+        memory: &GuestMemory,
+        irq: EventFd,
+    ) -> io::Result<(Self, Vec<VirtioWorker>)> {
         let queues: Vec<_> = device.queue_sizes().iter().copied().map(QueueSetup::new).collect();
         let notify: io::Result<Arc<[EventFd]>> =
             queues.iter().map(|_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)).collect();
@@ -84,8 +90,15 @@ impl VirtioMmio {
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
         config.connect(Arc::clone(&interrupt));
-        let driven = Arc::new(Queues::new(memory, interrupt));
-        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&notify))?;
+        let others = device.lanes();
+        let lanes = others.len() + 1;
+        let (mut driven, mut workers) = (Vec::with_capacity(lanes), Vec::with_capacity(lanes));
+        for (lane, device) in [device].into_iter().chain(others).enumerate() {
+            let own = share(queues.len(), lanes, lane);
+            let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt)));
+            workers.push(VirtioWorker::new(device, Arc::clone(&shared), Arc::clone(&notify))?);
+            driven.push(shared);
+        }
         let transport = Self {
             driven,
             line,
@@ -101,7 +114,7 @@ impl VirtioMmio {
             status: 0,
             resetting: false,
         };
-        Ok((transport, worker))
+        Ok((transport, workers))
     }
 
     /// By queue index, what to signal when the guest writes that index to [`QUEUE_NOTIFY`]: for KVM's ioeventfd. Without
@@ -123,7 +136,7 @@ impl VirtioMmio {
     /// (virtio 1.2, section 4.2.2.2).
     fn queue_is_in_use(&self) -> bool {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
-        self.queue().is_some_and(|queue| queue.ready) || !self.driven.is_stopped(index)
+        self.queue().is_some_and(|queue| queue.ready) || !self.driven.iter().all(|lane| lane.is_stopped(index))
     }
 
     fn read_register(&mut self, register: u32) -> u32 {
@@ -218,7 +231,7 @@ impl VirtioMmio {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
         if let Some(queue) = self.queues.get_mut(index) {
             queue.ready = false;
-            self.driven.stop(index);
+            self.driven.iter().for_each(|lane| lane.stop(index));
         }
     }
 
@@ -244,7 +257,8 @@ impl VirtioMmio {
             }
             self.status |= step;
             if step == VIRTIO_CONFIG_S_DRIVER_OK {
-                self.driven.activate(self.accepted, &self.queues);
+                self.config.set_heard(true);
+                self.driven.iter().for_each(|lane| lane.activate(self.accepted, &self.queues));
             }
         }
         self.status |= value & VIRTIO_CONFIG_S_FAILED;
@@ -257,7 +271,9 @@ impl VirtioMmio {
 
     /// Never waits: what is in progress comes to its end while the status says that the reset is not over.
     fn reset(&mut self) {
-        self.driven.reset();
+        self.config.set_heard(false);
+        // What a lane says before it is reset, the reset of the last one clears.
+        self.driven.iter().for_each(|lane| lane.reset());
         self.accepted = 0;
         self.device_features_select = 0;
         self.driver_features_select = 0;
@@ -270,11 +286,18 @@ impl VirtioMmio {
     }
 
     fn finish_reset(&mut self) {
-        if self.resetting && self.driven.is_quiet() {
+        if self.resetting && self.driven.iter().all(|lane| lane.is_quiet()) {
             self.resetting = false;
             self.status = 0;
         }
     }
+}
+
+/// Which of `queues` are those of `lane`: as many as of any other of the `lanes`, and what is left over to the last one.
+fn share(queues: usize, lanes: usize, lane: usize) -> Range<usize> {
+    let each = queues / lanes.max(1);
+    let start = each * lane;
+    start..if lane + 1 == lanes { queues } else { start + each }
 }
 
 /// The low half of `value`.
