@@ -14,8 +14,9 @@ use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bits::{index, low32};
-use crate::cpu::cpuid::{self, Topology};
+use crate::cpu::cpuid::{self, Basis};
 use crate::cpu::registers;
+use crate::cpu::topology::CpuTopology;
 use crate::firmware::Flash;
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
@@ -65,7 +66,15 @@ pub enum VmError {
     #[error("cpus.boot_vcpus={wanted}: this host's KVM allows at most {most}")]
     TooManyVcpus {
         /// Asked for.
-        wanted: u8,
+        wanted: u64,
+        /// Allowed.
+        most: usize,
+    },
+    /// APIC ids that KVM cannot give.
+    #[error("cpus.topology: gives APIC ids up to {largest}: this host's KVM allows at most {most}")]
+    ApicIds {
+        /// The largest.
+        largest: u32,
         /// Allowed.
         most: usize,
     },
@@ -125,7 +134,7 @@ pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
 pub struct Vm {
     fd: VmFd,
     cpuid: CpuId,
-    topology: Topology,
+    basis: Basis,
     /// What firmware runs from, if the boot CPU starts there.
     flash: Option<Flash>,
     _memory: GuestMemory,
@@ -142,12 +151,9 @@ pub enum Start {
 
 impl Vm {
     /// Creates the VM and gives it every region of `memory` as a memory slot.
-    /// `nested` says whether the guest may run VMs of its own.
-    pub fn create(kvm: &Kvm, memory: &GuestMemory, vcpus: u8, nested: bool) -> Result<Self, VmError> {
-        let most = kvm.get_max_vcpus();
-        if usize::from(vcpus) > most {
-            return Err(VmError::TooManyVcpus { wanted: vcpus, most });
-        }
+    /// `cpus` is how many vCPUs there will be, in groups; `nested` says whether the guest may run VMs of its own.
+    pub fn create(kvm: &Kvm, memory: &GuestMemory, cpus: CpuTopology, nested: bool) -> Result<Self, VmError> {
+        check_vcpus(kvm, cpus)?;
         let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
         let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
         let fd = kvm.create_vm().map_err(ioctl("KVM_CREATE_VM"))?;
@@ -161,7 +167,7 @@ impl Vm {
         Ok(Self {
             fd,
             cpuid,
-            topology: Topology { vcpus, nested, tsc_deadline, tsc_khz: None },
+            basis: Basis { cpus, nested, tsc_deadline, tsc_khz: None },
             flash: None,
             _memory: memory.clone(),
         })
@@ -181,10 +187,11 @@ impl Vm {
     }
 
     /// Makes vCPU `index` with its CPUID and model-specific registers.
-    pub fn create_vcpu(&self, index: u8) -> Result<VcpuFd, VmError> {
-        let vcpu = self.fd.create_vcpu(u64::from(index)).map_err(ioctl("KVM_CREATE_VCPU"))?;
-        let topology = Topology { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.topology };
-        let table = cpuid::for_vcpu(&self.cpuid, index, topology).map_err(VmError::Cpuid)?;
+    pub fn create_vcpu(&self, index: u16) -> Result<VcpuFd, VmError> {
+        let id = self.basis.cpus.apic_id(index);
+        let vcpu = self.fd.create_vcpu(u64::from(id)).map_err(ioctl("KVM_CREATE_VCPU"))?;
+        let basis = Basis { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.basis };
+        let table = cpuid::for_vcpu(&self.cpuid, index, basis).map_err(VmError::Cpuid)?;
         vcpu.set_cpuid2(&table).map_err(ioctl("KVM_SET_CPUID2"))?;
         for msr in registers::msrs(self.flash.is_some()) {
             let msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
@@ -202,6 +209,19 @@ impl Vm {
     pub fn connect_doorbell(&self, event: &EventFd, address: u64, value: u32) -> Result<(), VmError> {
         self.fd.register_ioevent(event, &IoEventAddress::Mmio(address), value).map_err(ioctl("KVM_IOEVENTFD"))
     }
+}
+
+/// Checks that KVM can make so many vCPUs, and with their ids.
+fn check_vcpus(kvm: &Kvm, cpus: CpuTopology) -> Result<(), VmError> {
+    let (wanted, most) = (cpus.total(), kvm.get_max_vcpus());
+    if wanted > most as u64 {
+        return Err(VmError::TooManyVcpus { wanted, most });
+    }
+    let (largest, ids) = (cpus.largest_apic_id(), kvm.get_max_vcpu_id());
+    if u64::from(largest) >= ids as u64 {
+        return Err(VmError::ApicIds { largest, most: ids.saturating_sub(1) });
+    }
+    Ok(())
 }
 
 /// Prepares the boot CPU for its start.

@@ -12,6 +12,7 @@ mod relocatable;
 use relocatable::Tables;
 use vm_memory::{Bytes, GuestAddress};
 
+use crate::cpu::topology::CpuTopology;
 use crate::layout;
 use crate::memory::{GpaRange, GuestMemory};
 
@@ -38,14 +39,23 @@ pub enum AcpiError {
 /// What the tables describe.
 #[derive(Debug)]
 pub struct Machine<'a> {
-    /// Number of vCPUs; APIC ids are 0 to this, less one.
-    pub vcpus: u8,
+    /// The vCPUs, in groups.
+    pub cpus: CpuTopology,
     /// Number of virtio-mmio devices, in slot order.
     pub virtio_devices: usize,
     /// Whether there is a serial port.
     pub serial: bool,
     /// RAM, all of NUMA node 0.
     pub ram: &'a [GpaRange],
+}
+
+impl Machine<'_> {
+    /// Index and APIC id of each vCPU. There are at most 65536.
+    fn processors(&self) -> impl Iterator<Item = (u16, u32)> {
+        let cpus = self.cpus;
+        let last = u16::try_from(cpus.total() - 1).unwrap_or(u16::MAX);
+        (0..=last).map(move |index| (index, cpus.apic_id(index)))
+    }
 }
 
 /// Writes all tables into [`layout::ACPI`]; the RSDP is its first byte.

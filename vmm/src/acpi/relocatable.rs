@@ -65,7 +65,7 @@ impl Tables {
         let dsdt = tables.add(&dsdt::build(machine), 0..0);
         let listed = [
             tables.add(&fixed::fadt(dsdt), FADT_X_DSDT..FADT_X_DSDT + POINTER),
-            tables.add(&processors::madt(machine.vcpus), 0..0),
+            tables.add(&processors::madt(machine), 0..0),
             tables.add(&processors::srat(machine), 0..0),
         ];
         let mut xsdt = XSDT::new(OEM_ID, OEM_TABLE_ID, OEM_REVISION);

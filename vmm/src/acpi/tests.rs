@@ -7,8 +7,8 @@ fn low_memory() -> GuestMemory {
     crate::memory::guest::from_ranges(&[(GuestAddress(0), 2 << 20)]).unwrap()
 }
 
-fn machine(ram: &[GpaRange], vcpus: u8) -> Machine<'_> {
-    Machine { vcpus, virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram }
+fn machine(ram: &[GpaRange], vcpus: u16) -> Machine<'_> {
+    Machine { cpus: CpuTopology::flat(vcpus), virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram }
 }
 
 fn sum(bytes: &[u8]) -> u8 {

@@ -110,7 +110,7 @@ impl Assembled {
         let memory = map(&plan, backing, &host)?;
         timeline.phase("memory mapped");
 
-        let vm = Vm::create(&kvm, &memory, config.cpus.boot.get(), config.cpus.nested)?;
+        let vm = Vm::create(&kvm, &memory, config.cpus.topology, config.cpus.nested)?;
         timeline.phase("VM created");
 
         let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;
@@ -138,7 +138,7 @@ impl Assembled {
             jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
         });
-        let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
+        let waiting = vcpu::start(&shared, config.cpus.affinities().collect(), &host.early, &host.ahead)?;
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
         let workers = start_workers(workers, control)?;
@@ -195,7 +195,7 @@ fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Ru
 
 fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {
     let serial = !matches!(config.serial, SerialConfig::Off);
-    acpi::Machine { vcpus: config.cpus.boot.get(), virtio_devices, serial, ram: plan.slots() }
+    acpi::Machine { cpus: config.cpus.topology, virtio_devices, serial, ram: plan.slots() }
 }
 
 /// Maps memory; huge pages are asked for before any page of it is there.

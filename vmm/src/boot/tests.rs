@@ -10,6 +10,7 @@ use super::assemble::map;
 use super::*;
 use crate::acpi;
 use crate::config::{RawConfig, ShapeArgs};
+use crate::cpu::topology::CpuTopology;
 use crate::images;
 use crate::memory::GuestMemory;
 use crate::memory::guest::{Backing, present};
@@ -56,7 +57,7 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         plan: &plan,
         image: &image,
         initramfs,
-        acpi: acpi::Machine { vcpus: 255, virtio_devices: 14, serial: true, ram: plan.slots() },
+        acpi: acpi::Machine { cpus: CpuTopology::flat(255), virtio_devices: 14, serial: true, ram: plan.slots() },
     };
     load::tables(&memory, &tables).unwrap();
     Written { _files: files, memory, plan, initramfs }

@@ -43,13 +43,8 @@ const VM: Section = Section {
 };
 const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
 const CPUS: Section = Section {
-    own: &["boot_vcpus", "max_vcpus", "early", "nested"],
-    foreign: &[
-        ("core_scheduling", |value| value == "Off"),
-        ("features", all_empty),
-        ("max_phys_bits", anything),
-        ("topology", is_flat),
-    ],
+    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "early", "nested"],
+    foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
     own: &["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"],
@@ -115,12 +110,6 @@ fn is_plain(value: &Value) -> bool {
     const ROOM: [&str; 3] = ["num_pci_segments", "iommu_address_width_bits", "vfio_p2p_dma"];
     let fields = value.as_object();
     fields.is_some_and(|fields| fields.iter().all(|(name, value)| ROOM.contains(&name.as_str()) || all_empty(value)))
-}
-
-/// One package of single-threaded cores: that is what guests see.
-fn is_flat(value: &Value) -> bool {
-    let single = ["threads_per_core", "dies_per_package", "packages"];
-    value.is_object() && single.iter().all(|field| value.get(field).is_none_or(|found| found == 1))
 }
 
 const VSOCK: Section = Section { own: &["cid", "socket", "id", "rate_limiter_config"], foreign: &[] };
@@ -294,8 +283,6 @@ mod tests {
             ("watchdog", json!(true), "watchdog=true"),
             ("console", json!({"mode": "Tty"}), "console"),
             ("platform", json!({"uuid": "x"}), "platform"),
-            ("cpus", json!({"affinity": [{"vcpu": 0, "host_cpus": [0]}]}), "cpus.affinity"),
-            ("cpus", json!({"topology": {"threads_per_core": 2}}), "cpus.topology"),
             ("cpus", json!({"core_scheduling": "Vm"}), "cpus.core_scheduling=\"Vm\""),
             ("memory", json!({"zones": [{"id": "a", "size": 1}]}), "memory.zones"),
             ("disks", json!([{"path": "/d"}, {"path": "/e", "image_type": "Qcow2"}]), "disks[1].image_type=\"Qcow2\""),
@@ -318,6 +305,14 @@ mod tests {
             (
                 r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 4, "max_vcpus": 2}}"#,
                 "cpus.max_vcpus=2: must be at least boot_vcpus, 4",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 2, "max_vcpus": 4, "topology": {"threads_per_core": 4}}}"#,
+                "cpus.topology=4:1:1:1: must be numbers whose product is that of the vCPUs, 2",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "cpus": {"affinity": [{"vcpu": 1, "host_cpus": [0, 2]}]}}"#,
+                "cpus.affinity=[1@[0,2]]: must be of a vCPU below 1",
             ),
             (
                 r#"{"payload": {"kernel": "k"}, "memory": 5}"#,

@@ -88,12 +88,19 @@ mod tests {
     use super::*;
 
     /// Names of fields and values, right and wrong.
-    const WORDS: [&str; 30] = [
+    const WORDS: [&str; 37] = [
         "payload",
         "kernel",
         "cmdline",
         "cpus",
         "boot_vcpus",
+        "topology",
+        "threads_per_core",
+        "packages",
+        "affinity",
+        "vcpu",
+        "host_cpus",
+        "1:2:1:1",
         "memory",
         "size",
         "thp",
@@ -120,7 +127,7 @@ mod tests {
         "Off",
         "handoff",
     ];
-    const OPTIONS: [&str; 21] = [
+    const OPTIONS: [&str; 26] = [
         "\n--disk ",
         "\n--disk path=a,id=a",
         "\n--memory ",
@@ -134,6 +141,11 @@ mod tests {
         "id=a",
         "size=1G",
         "boot=2",
+        ",topology=",
+        ":1",
+        ",affinity=[",
+        "@[0-3]",
+        "]",
         "file=x",
         "hugepages=on",
         "readonly=on",

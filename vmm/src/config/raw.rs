@@ -9,9 +9,14 @@ use super::cmdline::Cmdline;
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
 pub struct ShapeArgs {
-    /// Virtual CPUs: boot=N, 1 to 255, what they can, and what their threads do
-    /// first
+    /// Virtual CPUs: boot=N, 1 to 255, how they are grouped, where they run, what
+    /// they can, and what their threads do first
     ///
+    ///   topology=T:C:D:P     threads of a core, cores of a die, dies of a
+    ///                        package, packages [1:N:1:1]
+    ///   affinity=[VCPU@[CPUS],...]
+    ///                        which CPUs of the host a vCPU runs on, as in
+    ///                        [0@[0-3],1@[2,4]]; the others run on all
     ///   nested=on|off        the guest may run VMs of its own (VMX, SVM), where
     ///                        this host's KVM can [on]
     ///   early=on|off         back what the guest touches first, kernel and

@@ -351,7 +351,7 @@ mod tests {
             shutdown_timeout: "0".to_owned(),
             ..raw(
                 "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",
-                "boot=255,early=off,nested=off",
+                "boot=12,topology=2:3:1:2,affinity=[0@[0-3],11@[7]],early=off,nested=off",
             )
         };
         for raw in [whole, raw("size=512M", "boot=1"), raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {

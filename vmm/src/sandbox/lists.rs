@@ -143,8 +143,9 @@ const START: &[Call] = &[
     // Taps that are set up already.
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
-    // The signal that interrupts vCPUs.
+    // The signal that interrupts vCPUs, and where each of them runs: a thread says so of itself.
     Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
+    Call(libc::SYS_sched_setaffinity, OneOf(0, &[0])),
     // Limits are asked for, and none is set.
     Call(libc::SYS_prlimit64, Null(2)),
     // A thread's own jail, from which there is no way back. The crate rustix asks where the vDSO is.

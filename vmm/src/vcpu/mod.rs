@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! vCPU threads: all of them start at once and early, do useful work, then run the guest, and rest or end when they are told to.
 //!
-//! A thread makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
+//! A thread goes to the host's CPUs that it is to run on, makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
 //! CPU may start. The boot CPU does. Secondary vCPUs back some of what it will touch next, enter `KVM_RUN` and
 //! wait there, in the kernel, for their start-up IPI.
 
@@ -10,6 +10,7 @@ mod exits;
 mod internal;
 mod shares;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{iter, thread};
 
 use kvm_ioctls::VcpuFd;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::devices::Bus;
 use crate::ender::{Ender, PanicGuard};
@@ -58,7 +60,7 @@ pub enum VcpuError {
     #[error("vCPU {index}: its thread cannot be started")]
     Thread {
         /// Index of the vCPU.
-        index: u8,
+        index: u16,
         /// Why.
         source: io::Error,
     },
@@ -66,15 +68,27 @@ pub enum VcpuError {
     #[error("vCPU {index}")]
     Create {
         /// Index of the vCPU.
-        index: u8,
+        index: u16,
         /// Why.
         source: VmError,
+    },
+    /// The host has not the CPUs that it is to run on.
+    #[error(
+        "cpus.affinity: vCPU {index} cannot run on any of the host CPUs {cpus:?}: must be CPUs that this host lets flatboot use"
+    )]
+    Affinity {
+        /// Index of the vCPU.
+        index: u16,
+        /// The CPUs.
+        cpus: BTreeSet<u16>,
+        /// Why.
+        source: io::Error,
     },
     /// Its thread has no jail.
     #[error("vCPU {index}")]
     Jail {
         /// Index of the vCPU.
-        index: u8,
+        index: u16,
         /// Why.
         source: JailError,
     },
@@ -95,15 +109,24 @@ pub enum VcpuError {
 /// The running threads, all waiting for the boot CPU's start.
 #[derive(Debug)]
 pub struct Waiting {
-    vcpus: u8,
+    vcpus: usize,
     ready: Receiver<Result<(), VcpuError>>,
     starts: Vec<Sender<Start>>,
     threads: Threads,
 }
 
-/// Starts a thread for each of `count` vCPUs. Together they back `early`. When the boot CPU starts, the others
-/// back `ahead`, and only then wait for theirs.
-pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
+/// Where the thread of a vCPU runs: on these CPUs of the host, or on all.
+pub type Affinity = Option<BTreeSet<u16>>;
+
+/// Starts a thread for each vCPU, of which there are as many as `affinities`, at most 65536. Together they back `early`. When the boot
+/// CPU starts, the others back `ahead`, and only then wait for theirs.
+pub fn start(
+    shared: &Arc<Shared>,
+    affinities: Vec<Affinity>,
+    early: &[GpaRange],
+    ahead: &[GpaRange],
+) -> Result<Waiting, VcpuError> {
+    let count = affinities.len();
     let mut threads = Threads::new().map_err(VcpuError::Signal)?;
     let backing = shares::shares(early, count);
     // Nothing for the boot CPU.
@@ -112,12 +135,13 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
     let mut starts = Vec::new();
     let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
     let mut vcpus = 0;
-    for (index, (share, ahead)) in (0u8..).zip(backing.into_iter().zip(ahead)) {
+    for (index, ((share, ahead), affinity)) in (0u16..).zip(backing.into_iter().zip(ahead).zip(affinities)) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
         let control = Arc::new(Control::default());
         let worker = Worker {
             index,
+            affinity,
             shared: Arc::clone(shared),
             share,
             ahead,
@@ -131,7 +155,7 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
             .spawn(move || worker.run())
             .map_err(|source| VcpuError::Thread { index, source })?;
         threads.add(thread, control);
-        vcpus = index + 1;
+        vcpus += 1;
     }
     Ok(Waiting { vcpus, ready, starts, threads })
 }
@@ -155,7 +179,8 @@ impl Waiting {
 }
 
 struct Worker {
-    index: u8,
+    index: u16,
+    affinity: Affinity,
     shared: Arc<Shared>,
     share: Vec<GpaRange>,
     ahead: Vec<GpaRange>,
@@ -192,9 +217,12 @@ impl Worker {
         }
     }
 
-    /// Makes the vCPU. That done, the thread needs little of the kernel any more.
+    /// Makes the vCPU, where it is to run: what KVM has for it is on the node of that CPU, too. That done, the thread needs little of the kernel any more.
     fn begin(&self) -> Result<VcpuFd, VcpuError> {
         let Self { index, ref shared, .. } = *self;
+        if let Some(cpus) = &self.affinity {
+            pin(cpus).map_err(|source| VcpuError::Affinity { index, cpus: cpus.clone(), source })?;
+        }
         let vcpu = shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source })?;
         shared.jail.enter(Kind::Vcpu).map_err(|source| VcpuError::Jail { index, source })?;
         Ok(vcpu)
@@ -238,5 +266,43 @@ impl Worker {
                 tracing::warn!(vcpu = self.index, %range, %error, "memory is backed on first touch instead");
             }
         }
+    }
+}
+
+/// Keeps the calling thread to `cpus`; those that the host has not are left out, unless none remains.
+fn pin(cpus: &BTreeSet<u16>) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().map(|cpu| usize::from(*cpu)).filter(|cpu| *cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::sched_getaffinity;
+
+    use super::*;
+
+    /// The thread's own, or what it may not have.
+    fn pinned(cpus: &[u16]) -> io::Result<Vec<usize>> {
+        let cpus = cpus.iter().copied().collect();
+        let thread = thread::spawn(move || {
+            pin(&cpus)?;
+            let set = sched_getaffinity(None)?;
+            Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+        });
+        thread.join().unwrap()
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_is_told_to() {
+        let here = sched_getaffinity(None).unwrap();
+        let mut here = (0..1000).filter(|cpu| here.is_set(usize::from(*cpu)));
+        let (first, last) = (here.next().unwrap(), here.next_back());
+        assert_eq!(pinned(&[first]).unwrap(), [usize::from(first)]);
+        if let Some(last) = last {
+            assert_eq!(pinned(&[last]).unwrap(), [usize::from(last)]);
+        }
+        assert_eq!(pinned(&[first, 1023]).unwrap(), [usize::from(first)], "what is not there is left out");
+        assert!(pinned(&[1023]).is_err());
     }
 }

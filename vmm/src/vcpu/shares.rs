@@ -4,10 +4,10 @@
 use crate::memory::{GpaRange, guest};
 
 /// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries: no two threads back one huge page.
-pub(super) fn shares(ranges: &[GpaRange], count: u8) -> Vec<Vec<GpaRange>> {
+pub(super) fn shares(ranges: &[GpaRange], count: usize) -> Vec<Vec<GpaRange>> {
     let total: u64 = ranges.iter().map(|range| range.length()).sum();
-    let quota = total.div_ceil(u64::from(count.max(1))).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
-    let mut out = vec![Vec::new(); usize::from(count)];
+    let quota = total.div_ceil(count.max(1) as u64).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
+    let mut out = vec![Vec::new(); count];
     let (mut worker, mut room) = (0, quota);
     for range in ranges {
         let mut start = range.start();
@@ -35,7 +35,7 @@ mod tests {
         #[test]
         fn shares_cover_everything_once(
             sizes in proptest::collection::vec(1u64..64, 0..8),
-            count in 1u8..=255,
+            count in 1usize..=512,
         ) {
             let mut at = 0;
             let ranges: Vec<_> = sizes.iter().map(|pages| {
@@ -44,7 +44,7 @@ mod tests {
                 range
             }).collect();
             let shares = shares(&ranges, count);
-            prop_assert_eq!(shares.len(), usize::from(count));
+            prop_assert_eq!(shares.len(), count);
             let mut all: Vec<_> = shares.into_iter().flatten().collect();
             all.sort_by_key(|range| range.start());
             let mut merged: Vec<GpaRange> = Vec::new();

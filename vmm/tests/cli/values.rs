@@ -104,10 +104,13 @@ fn keys() -> Vec<Row> {
         ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),
         ("run --memory size=", "--memory size=: has no value: must be size=VALUE"),
         ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on, off or all"),
-        ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot, early, nested"),
+        (
+            "run --cpus max=4",
+            "--cpus max=4: there is no key max: must be one of boot, topology, affinity, early, nested",
+        ),
         ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
-        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"),
+        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, early, nested"),
         (
             "run --disk file=@/disk",
             "--disk file=@/disk: there is no key file: must be one of path, readonly, sparse, serial, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::cpu::topology::CpuTopology;
 use crate::layout;
 use crate::memory::GpaRange;
 
 const RAM: [GpaRange; 2] = [GpaRange::of(0, 512 << 20), GpaRange::of(1 << 32, 512 << 20)];
 
-fn machine(vcpus: u8) -> Machine<'static> {
-    Machine { vcpus, virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram: &RAM }
+fn machine(vcpus: u16) -> Machine<'static> {
+    Machine { cpus: CpuTopology::flat(vcpus), virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram: &RAM }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

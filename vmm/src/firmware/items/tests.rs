@@ -7,6 +7,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use super::*;
 use crate::config::Cmdline;
+use crate::cpu::topology::CpuTopology;
 use crate::devices::bus::BusDevice;
 use crate::devices::fw_cfg::FwCfg;
 use crate::images;
@@ -21,7 +22,7 @@ fn plan(mib: u64) -> MemoryPlan {
 }
 
 fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&'a KernelConfig>) -> Description<'a> {
-    let acpi = acpi::Machine { vcpus: 7, virtio_devices: 2, serial: true, ram: plan.slots() };
+    let acpi = acpi::Machine { cpus: CpuTopology::flat(7), virtio_devices: 2, serial: true, ram: plan.slots() };
     Description { plan, hand_off, acpi, kernel: kernel.map(|kernel| (kernel, SETUP)) }
 }
 
