@@ -23,6 +23,7 @@ pub mod layout;
 pub mod line;
 pub mod listener;
 pub mod memory;
+pub mod numa;
 pub mod observe;
 pub mod probe;
 pub mod run;

@@ -130,7 +130,7 @@ fn wrong_texts_are_usage_errors() {
     let files = Files::new();
     let raw = || files.raw();
     let shape = |cpus: &str, memory: &str| RawConfig {
-        shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned() },
+        shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
         ..raw()
     };
     let disk = |text: &str| RawConfig { disks: vec![text.to_owned()], ..raw() };

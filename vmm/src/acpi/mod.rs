@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ACPI tables of a hardware-reduced machine (ACPI 6.5, section 4.1): RSDP, XSDT, FADT, DSDT, MADT, SRAT.
+//! ACPI tables of a hardware-reduced machine (ACPI 6.5, section 4.1): RSDP, XSDT, FADT, DSDT, MADT, SRAT, and
+//! SLIT if there is more than one node.
 //!
 //! A guest without firmware finds them in its memory ([`write`](fn@write)). Firmware places them itself, by a [script](loader).
 
@@ -14,7 +15,8 @@ use vm_memory::{Bytes, GuestAddress};
 
 use crate::cpu::topology::CpuTopology;
 use crate::layout;
-use crate::memory::{GpaRange, GuestMemory};
+use crate::memory::{GuestMemory, Slot};
+use crate::numa::Nodes;
 
 const OEM_ID: [u8; 6] = *b"FLATBT";
 const OEM_TABLE_ID: [u8; 8] = *b"FLATBOOT";
@@ -45,8 +47,10 @@ pub struct Machine<'a> {
     pub virtio_devices: usize,
     /// Whether there is a serial port.
     pub serial: bool,
-    /// RAM, all of NUMA node 0.
-    pub ram: &'a [GpaRange],
+    /// The nodes that they and memory lie on.
+    pub nodes: &'a Nodes,
+    /// Memory.
+    pub slots: &'a [Slot],
 }
 
 impl Machine<'_> {

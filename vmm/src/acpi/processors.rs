@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processors and memory by node: MADT and SRAT.
+//! Processors and memory by node: MADT, SRAT and SLIT.
 
 use acpi_tables::madt::{EnabledStatus, IoApic, LocalInterruptController, MADT, ProcessorLocalApic};
 use acpi_tables::sdt::Sdt;
+use acpi_tables::slit::SLIT;
 
 use super::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID};
-use crate::bits::{low8, low32};
+use crate::bits::{index, low8, low32};
 use crate::layout;
+use crate::numa::{Nodes, REMOTE};
 
 const IOAPIC_ID: u8 = 0;
 
@@ -23,33 +25,61 @@ pub(super) fn madt(machine: &Machine<'_>) -> MADT {
     table
 }
 
-/// Processors and memory of node 0 (ACPI 6.5, section 5.2.16).
+/// Which processors and which memory belong to which node (ACPI 6.5, section 5.2.16). Linux numbers nodes as it comes across them
+/// here, and [`Nodes`](crate::numa::Nodes) are in that order.
 pub(super) fn srat(machine: &Machine<'_>) -> Sdt {
     const HEADER: u32 = 36;
     const REVISION: u8 = 3;
     const ENABLED: u32 = 1;
-    const NODE: u32 = 0;
     let mut table = Sdt::new(*b"SRAT", HEADER, REVISION, OEM_ID, OEM_TABLE_ID, OEM_REVISION);
     // Table 5.58: four bytes that are 1 for backward compatibility, eight reserved.
     table.append(1u32);
     table.append(0u64);
-    for (_, id) in machine.processors() {
-        // Table 5.59, processor local APIC affinity: type 0, 16 bytes, domain in bits 0..8 here and 8..32 below.
-        table.append_slice(&[0, 16, NODE.to_le_bytes()[0], low8(id.into())]);
-        table.append(ENABLED);
-        table.append(0u32);
-        table.append(0u32);
+    for (_, node) in machine.nodes.iter() {
+        for &index in &node.cpus {
+            // Table 5.59, processor local APIC affinity: type 0, 16 bytes, domain in bits 0..8 here and 8..32 below.
+            let [domain, high @ ..] = node.domain.to_le_bytes();
+            table.append_slice(&[0, 16, domain, low8(machine.cpus.apic_id(index).into())]);
+            table.append(ENABLED);
+            table.append(0u8);
+            table.append_slice(&high);
+            table.append(0u32);
+        }
     }
-    for range in machine.ram {
+    for slot in machine.slots {
         // Table 5.60, memory affinity: type 1, 40 bytes.
         table.append_slice(&[1, 40]);
-        table.append(NODE);
+        table.append(machine.nodes.domain(slot.node));
         table.append(0u16);
-        table.append(range.start());
-        table.append(range.length());
+        table.append(slot.range.start());
+        table.append(slot.range.length());
         table.append(0u32);
         table.append(ENABLED);
         table.append(0u64);
     }
     table
+}
+
+/// How far nodes are from each other; none if there is only one. The table has a row for every domain up to the largest, whether there
+/// is a node or not.
+pub(super) fn slit(nodes: &Nodes) -> Option<SLIT> {
+    if nodes.count() < 2 {
+        return None;
+    }
+    let domains = nodes.iter().map(|(_, node)| node.domain).max()? + 1;
+    let mut table = SLIT::new(OEM_ID, OEM_TABLE_ID, OEM_REVISION, domains);
+    let at = |domain: u32| index(domain.into());
+    for one in 0..domains {
+        for other in 0..one {
+            table.set_distance(at(one), at(other), REMOTE);
+        }
+    }
+    for (_, node) in nodes.iter() {
+        for ((_, other), distance) in nodes.iter().zip(&node.distances) {
+            if other.domain != node.domain {
+                table.set_distance(at(node.domain), at(other.domain), *distance);
+            }
+        }
+    }
+    Some(table)
 }

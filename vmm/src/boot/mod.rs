@@ -162,7 +162,7 @@ fn fetched_kernel(kernel: &KernelConfig) -> Result<(&KernelConfig, u64), KernelE
 
 /// Plans memory, for the widest addresses: nothing but the largest size depends on how wide this host's are.
 fn plan(config: &MachineConfig) -> Result<MemoryPlan, PlanError> {
-    MemoryPlan::new(&config.memory.plan_input(AddressWidth::reported(AddressWidth::MAX)))
+    MemoryPlan::new(&config.memory.plan_input(&config.zones, AddressWidth::reported(AddressWidth::MAX)))
 }
 
 /// The same, with the place of the initramfs in it.

@@ -26,6 +26,7 @@ const VM: Section = Section {
         "payload",
         "cpus",
         "memory",
+        "numa",
         "handoff",
         "disks",
         "net",
@@ -47,10 +48,28 @@ const CPUS: Section = Section {
     foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
-    own: &["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"],
+    own: &[
+        "size",
+        "hugepages",
+        "hugepage_size",
+        "shared",
+        "zones",
+        "thp",
+        "prefault",
+        "layout",
+        "arenas",
+        "zeroed",
+        "holes",
+    ],
     // How much could be added, and how.
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
+const ZONE: Section = Section {
+    own: &["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"],
+    // How much could be added.
+    foreign: &[("hotplug_size", anything)],
+};
+const NUMA: Section = Section { own: &["guest_numa_id", "cpus", "memory_zones", "distances"], foreign: &[] };
 const DISK: Section = Section {
     own: &["path", "readonly", "sparse", "serial", "id", "rate_limiter_config"],
     foreign: &[
@@ -168,11 +187,11 @@ impl Section {
     }
 
     /// The same of each of those in the list `name` of `fields`, if it is there.
-    fn settle_each(&self, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
+    fn settle_each(&self, path: &str, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
         let Some(Value::Array(devices)) = fields.get_mut(name) else { return Ok(()) };
         for (index, device) in devices.iter_mut().enumerate() {
             if let Value::Object(device) = device {
-                self.settle_limited(&format!("{name}[{index}]."), device)?;
+                self.settle_limited(&format!("{path}{name}[{index}]."), device)?;
             }
         }
         Ok(())
@@ -207,8 +226,12 @@ impl VmConfig {
         {
             section.settle_in(name, &mut fields)?;
         }
-        DISK.settle_each("disks", &mut fields)?;
-        NET.settle_each("net", &mut fields)?;
+        if let Some(Value::Object(memory)) = fields.get_mut("memory") {
+            ZONE.settle_each("memory.", "zones", memory)?;
+        }
+        NUMA.settle_each("", "numa", &mut fields)?;
+        DISK.settle_each("", "disks", &mut fields)?;
+        NET.settle_each("", "net", &mut fields)?;
         if let Some(Value::Object(vsock)) = fields.get_mut("vsock") {
             VSOCK.settle_limited("vsock.", vsock)?;
         }
@@ -259,7 +282,7 @@ mod tests {
                 "features": {"amx": false}, "core_scheduling": "Off", "nested": true},
             "memory": {"size": 1 << 30, "hotplug_size": 1u64 << 34, "hotplugged_size": 0, "mergeable": false,
                 "hotplug_method": "VirtioMem", "shared": false, "hugepages": false, "hugepage_size": null,
-                "prefault": false, "thp": true, "zones": null, "reserve": false},
+                "prefault": false, "thp": true, "zones": null, "reserve": false}, "numa": null,
             "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 4,
                 "queue_size": 1024, "vhost_user": false, "vhost_socket": null, "pci_segment": 0, "image_type": "Raw",
                 "rate_limiter_config": {"ops": {"size": 0, "refill_time": 0}}, "sparse": true}],
@@ -284,7 +307,12 @@ mod tests {
             ("console", json!({"mode": "Tty"}), "console"),
             ("platform", json!({"uuid": "x"}), "platform"),
             ("cpus", json!({"core_scheduling": "Vm"}), "cpus.core_scheduling=\"Vm\""),
-            ("memory", json!({"zones": [{"id": "a", "size": 1}]}), "memory.zones"),
+            (
+                "memory",
+                json!({"zones": [{"id": "a", "size": 1, "file": "/dev/shm"}]}),
+                "memory.zones[0].file=\"/dev/shm\"",
+            ),
+            ("numa", json!([{"guest_numa_id": 0, "pci_segments": [1]}]), "numa[0].pci_segments"),
             ("disks", json!([{"path": "/d"}, {"path": "/e", "image_type": "Qcow2"}]), "disks[1].image_type=\"Qcow2\""),
             ("nonsense", json!(1), "nonsense=1"),
         ] {

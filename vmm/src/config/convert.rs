@@ -12,16 +12,18 @@ use super::file::{FileFault, identity, kind};
 use super::handoff::{HandOff, HandOffOption};
 use super::memory::MemoryConfig;
 use super::net::{self, NetOption};
+use super::numa::{self, NumaOption};
 use super::options::{OptionError, Options, parse_number, parse_size};
 use super::output::OutputFile;
 use super::payload::PayloadOption;
-use super::raw::RawConfig;
+use super::raw::{RawConfig, ShapeArgs};
 use super::serial::{SerialConfig, SerialOption, check_console};
 use super::vcpus::CpusConfig;
 use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
 use crate::layout::VIRTIO_SLOTS;
+use crate::memory::Zone;
 
 /// Most disks, network interfaces and vsock devices: one virtio slot is the random number generator's.
 pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
@@ -34,7 +36,9 @@ impl TryFrom<RawConfig> for VmConfig {
     /// Takes the texts; no file is looked at.
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         let cpus = CpusConfig::parse(&raw.shape.cpus)?;
-        let memory = MemoryConfig::parse(&raw.shape.memory)?;
+        let memory = MemoryConfig::parse(&raw.shape.memory, &raw.shape.memory_zones)?;
+        let numa = parse_numa(&raw.shape.numa)?;
+        numa::resolved(&numa, &cpus, &memory).map_err(|wrong| wrong.in_options())?;
         let handoff = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;
         let net = parse_nets(&raw.nets, &disks)?;
@@ -51,6 +55,7 @@ impl TryFrom<RawConfig> for VmConfig {
             payload,
             cpus,
             memory,
+            numa,
             handoff,
             disks,
             net,
@@ -71,6 +76,8 @@ impl TryFrom<VmConfig> for Config {
 
     /// Opens the files: first those to read, last those to write.
     fn try_from(vm: VmConfig) -> Result<Self, ConfigError> {
+        // That it is valid was seen when it was made.
+        let (nodes, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory).map_err(|wrong| wrong.in_options())?;
         let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
         let payload = PayloadOption::parse(&vm.payload, vm.serial.is_console())?.open()?;
         let hand_off = vm.handoff.open()?;
@@ -85,8 +92,20 @@ impl TryFrom<VmConfig> for Config {
 
         let shutdown_timeout = Duration::from_secs(vm.shutdown_timeout);
         let serial_limit = vm.serial_limit;
-        let machine =
-            MachineConfig { cpus, memory, hand_off, disks, nets, vsock, rng, serial, serial_limit, shutdown_timeout };
+        let machine = MachineConfig {
+            cpus,
+            memory,
+            zones,
+            nodes,
+            hand_off,
+            disks,
+            nets,
+            vsock,
+            rng,
+            serial,
+            serial_limit,
+            shutdown_timeout,
+        };
         let config = Self { payload, machine, timeline, restart_on_reset, landlock };
         check_files_are_distinct(&config)?;
         // Behind that, or two options that name one file would hold the lock against each other.
@@ -102,6 +121,18 @@ impl TryFrom<RawConfig> for Config {
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         VmConfig::try_from(raw)?.try_into()
     }
+}
+
+fn parse_numa(texts: &[String]) -> Result<Vec<NumaOption>, OptionError> {
+    texts.iter().map(|text| NumaOption::parse(text)).collect()
+}
+
+/// What `shape` says of vCPUs and memory, and the nodes that follow from it.
+pub fn parse_shape(shape: &ShapeArgs) -> Result<(CpusConfig, MemoryConfig, Vec<Zone>), OptionError> {
+    let cpus = CpusConfig::parse(&shape.cpus)?;
+    let memory = MemoryConfig::parse(&shape.memory, &shape.memory_zones)?;
+    let (_, zones) = numa::resolved(&parse_numa(&shape.numa)?, &cpus, &memory).map_err(|wrong| wrong.in_options())?;
+    Ok((cpus, memory, zones))
 }
 
 fn parse_disks(texts: &[String]) -> Result<Vec<DiskOption>, OptionError> {

@@ -63,6 +63,8 @@ fn options(text: &str) -> RawConfig {
             "--cmdline" => raw.cmdline = text,
             "--cpus" => raw.shape.cpus = text,
             "--memory" => raw.shape.memory = text,
+            "--memory-zone" => raw.shape.memory_zones.push(text),
+            "--numa" => raw.shape.numa.push(text),
             "--handoff" => raw.handoff = text,
             "--disk" => raw.disks.push(text),
             "--net" => raw.nets.push(text),
@@ -88,12 +90,20 @@ mod tests {
     use super::*;
 
     /// Names of fields and values, right and wrong.
-    const WORDS: [&str; 37] = [
+    const WORDS: [&str; 45] = [
         "payload",
         "kernel",
         "cmdline",
         "cpus",
         "boot_vcpus",
+        "numa",
+        "guest_numa_id",
+        "memory_zones",
+        "mem0",
+        "distances",
+        "destination",
+        "zones",
+        "host_numa_node",
         "topology",
         "threads_per_core",
         "packages",
@@ -127,7 +137,7 @@ mod tests {
         "Off",
         "handoff",
     ];
-    const OPTIONS: [&str; 26] = [
+    const OPTIONS: [&str; 33] = [
         "\n--disk ",
         "\n--disk path=a,id=a",
         "\n--memory ",
@@ -141,6 +151,13 @@ mod tests {
         "id=a",
         "size=1G",
         "boot=2",
+        "\n--memory size=0\n--memory-zone id=a,size=128M",
+        "\n--memory-zone id=b,size=129M",
+        "\n--numa guest_numa_id=0,cpus=[0],memory_zones=[a]",
+        "\n--numa guest_numa_id=1,memory_zones=[b]",
+        ",distances=[0@20]",
+        ",host_numa_node=1",
+        "-1",
         ",topology=",
         ":1",
         ",affinity=[",

@@ -18,6 +18,7 @@ mod lists;
 mod lock;
 mod memory;
 mod net;
+mod numa;
 mod options;
 mod output;
 mod payload;
@@ -27,17 +28,20 @@ mod serial;
 mod vcpus;
 mod vm;
 mod vsock;
+mod zone;
 
 use std::fs::File;
 use std::time::Duration;
 
 pub use cmdline::{Cmdline, CmdlineError};
+pub use convert::parse_shape;
 pub use disk::{DiskConfig, DiskOption, SECTOR_SIZE};
 pub use error::{ConfigError, FieldError, JsonError};
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
 pub use memory::MemoryConfig;
 pub use net::{NetConfig, NetError, NetOption};
+pub use numa::NumaOption;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};
@@ -47,6 +51,10 @@ pub use serial::SerialConfig;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
 pub use vm::{AddError, VmConfig};
 pub use vsock::{VsockConfig, VsockError, VsockOption};
+pub use zone::ZoneOption;
+
+use crate::memory::Zone;
+use crate::numa::Nodes;
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///
@@ -73,6 +81,10 @@ pub struct MachineConfig {
     pub cpus: CpusConfig,
     /// How much memory, and how the host backs it.
     pub memory: MemoryConfig,
+    /// The parts of memory, in the order of the guest's addresses.
+    pub zones: Vec<Zone>,
+    /// The nodes that vCPUs and memory lie on.
+    pub nodes: Nodes,
     /// What the guest is told about its memory.
     pub hand_off: HandOff,
     /// The disks, in the order in which the guest sees them.

@@ -39,7 +39,7 @@ pub fn items(machine: &Description<'_>) -> Result<Items, FirmwareError> {
     let tree = device_tree::build(machine.acpi.virtio_devices);
     let tree = tree.map_err(|error| FirmwareError::DeviceTree(error.to_string()))?;
     let mut files = vec![
-        (E820, Content::Bytes(e820(machine.plan.slots()))),
+        (E820, Content::Bytes(e820(machine.plan.ram()))),
         (DEVICE_TREE, Content::Bytes(tree)),
         (ACPI_RSDP, Content::Bytes(acpi.rsdp)),
         (ACPI_TABLES, Content::Bytes(acpi.tables)),

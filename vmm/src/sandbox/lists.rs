@@ -143,6 +143,8 @@ const START: &[Call] = &[
     // Taps that are set up already.
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
+    // Guest memory that is bound to a node.
+    Call(libc::SYS_mbind, OneOf(2, &[word(libc::MPOL_BIND)])),
     // The signal that interrupts vCPUs, and where each of them runs: a thread says so of itself.
     Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
     Call(libc::SYS_sched_setaffinity, OneOf(0, &[0])),

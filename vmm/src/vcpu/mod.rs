@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::{iter, thread};
+use std::thread;
 
 use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -31,6 +31,7 @@ use crate::vm::{self, Start, Vm, VmError};
 use control::{Control, Order};
 
 pub use control::Threads;
+pub use shares::tasks;
 
 /// What every vCPU thread needs.
 #[derive(Debug)]
@@ -118,33 +119,33 @@ pub struct Waiting {
 /// Where the thread of a vCPU runs: on these CPUs of the host, or on all.
 pub type Affinity = Option<BTreeSet<u16>>;
 
-/// Starts a thread for each vCPU, of which there are as many as `affinities`, at most 65536. Together they back `early`. When the boot
-/// CPU starts, the others back `ahead`, and only then wait for theirs.
-pub fn start(
-    shared: &Arc<Shared>,
-    affinities: Vec<Affinity>,
-    early: &[GpaRange],
-    ahead: &[GpaRange],
-) -> Result<Waiting, VcpuError> {
-    let count = affinities.len();
+/// What the thread of a vCPU does before it runs the guest.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Where it runs.
+    pub affinity: Affinity,
+    /// What it backs first.
+    pub early: Vec<GpaRange>,
+    /// What it backs when the boot CPU starts.
+    pub ahead: Vec<GpaRange>,
+}
+
+/// Starts a thread for each of `tasks`, at most 65536. When the boot CPU starts, the others back what they are to back ahead, and
+/// only then wait for theirs.
+pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>) -> Result<Waiting, VcpuError> {
     let mut threads = Threads::new().map_err(VcpuError::Signal)?;
-    let backing = shares::shares(early, count);
-    // Nothing for the boot CPU.
-    let ahead = iter::once(Vec::new()).chain(shares::shares(ahead, count.saturating_sub(1)));
     let (ready_tx, ready) = channel();
     let mut starts = Vec::new();
-    let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
+    let busy = Arc::new(AtomicUsize::new(tasks.iter().filter(|task| !task.early.is_empty()).count()));
     let mut vcpus = 0;
-    for (index, ((share, ahead), affinity)) in (0u16..).zip(backing.into_iter().zip(ahead).zip(affinities)) {
+    for (index, task) in (0u16..).zip(tasks) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
         let control = Arc::new(Control::default());
         let worker = Worker {
             index,
-            affinity,
+            task,
             shared: Arc::clone(shared),
-            share,
-            ahead,
             busy: Arc::clone(&busy),
             ready: ready_tx.clone(),
             start,
@@ -180,10 +181,8 @@ impl Waiting {
 
 struct Worker {
     index: u16,
-    affinity: Affinity,
+    task: Task,
     shared: Arc<Shared>,
-    share: Vec<GpaRange>,
-    ahead: Vec<GpaRange>,
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
@@ -205,7 +204,7 @@ impl Worker {
         }
         self.back_share();
         let Ok(start) = self.start.recv() else { return };
-        self.back(&self.ahead);
+        self.back(&self.task.ahead);
         if index == 0 {
             if let Err(error) = vm::set_start(&vcpu, start) {
                 return self.shared.ender.end(Ending::Kvm { vcpu: index, what: error.to_string() });
@@ -220,7 +219,7 @@ impl Worker {
     /// Makes the vCPU, where it is to run: what KVM has for it is on the node of that CPU, too. That done, the thread needs little of the kernel any more.
     fn begin(&self) -> Result<VcpuFd, VcpuError> {
         let Self { index, ref shared, .. } = *self;
-        if let Some(cpus) = &self.affinity {
+        if let Some(cpus) = &self.task.affinity {
             pin(cpus).map_err(|source| VcpuError::Affinity { index, cpus: cpus.clone(), source })?;
         }
         let vcpu = shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source })?;
@@ -251,10 +250,10 @@ impl Worker {
 impl Worker {
     /// Backs this thread's share; the last one that had any marks the end.
     fn back_share(&self) {
-        if self.share.is_empty() {
+        if self.task.early.is_empty() {
             return;
         }
-        self.back(&self.share);
+        self.back(&self.task.early);
         if self.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.shared.timeline.phase("early memory backed");
         }

@@ -109,6 +109,23 @@ fn keys() -> Vec<Row> {
             "--cpus max=4: there is no key max: must be one of boot, topology, affinity, early, nested",
         ),
         ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
+        (
+            "run --cpus boot=2,topology=1:1",
+            "--cpus topology=1:1: must be THREADS_PER_CORE:CORES_PER_DIE:…, none of them 0",
+        ),
+        ("map --cpus boot=2,affinity=[2@[0]]", "--cpus affinity=[2@[0]]: must be of a vCPU below 2"),
+        (
+            "map --cpus boot=2,affinity=[0@[0]",
+            "--cpus boot=2,affinity=[0@[0]: has a list without end: must close every bracket",
+        ),
+        ("run --memory-zone id=a,size=1G", "--memory size=512M: must be 0 with zones, whose sizes add up"),
+        ("map --memory size=0 --memory-zone size=1G", "--memory-zone id=NAME,size=SIZE: is missing: must be given"),
+        (
+            "map --memory size=0 --memory-zone id=a,size=200M id=b,size=200M",
+            "--memory-zone id=a: has 200M and is not the last in memory: its size must be a multiple of 128M",
+        ),
+        ("run --numa guest_numa_id=0", "--numa cpus=: leaves vCPUs 0 on no node: must be all vCPUs together"),
+        ("map --numa guest_numa_id=0,cpus=0", "--numa memory_zones=: must be at least one zone"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, early, nested"),
         (

@@ -5,12 +5,24 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::cpu::topology::CpuTopology;
 use crate::layout;
-use crate::memory::GpaRange;
+use crate::memory::{Backing, GpaRange, HostPages, Slot};
+use crate::numa::Nodes;
 
-const RAM: [GpaRange; 2] = [GpaRange::of(0, 512 << 20), GpaRange::of(1 << 32, 512 << 20)];
+const SLOTS: [Slot; 2] = [slot(0), slot(1 << 32)];
+
+const fn slot(start: u64) -> Slot {
+    let backing = Backing { pages: HostPages::Base, shared: false, host_node: None };
+    Slot::new(GpaRange::of(start, 512 << 20), backing)
+}
 
 fn machine(vcpus: u16) -> Machine<'static> {
-    Machine { cpus: CpuTopology::flat(vcpus), virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram: &RAM }
+    Machine {
+        cpus: CpuTopology::flat(vcpus),
+        virtio_devices: layout::VIRTIO_SLOTS,
+        serial: true,
+        nodes: Nodes::leaked(vcpus),
+        slots: &SLOTS,
+    }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
