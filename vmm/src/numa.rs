@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The guest's nodes: which vCPUs they have, and how far they are from each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a node is from itself, and no other may be (ACPI 6.5, section 5.2.17).
 pub const LOCAL: u8 = 10;
@@ -65,6 +65,14 @@ impl Nodes {
         self.iter().find(|(other, _)| *other == number).map_or(0, |(_, node)| node.domain)
     }
 
+    /// Whether vCPUs that `group` gives the same number are all on one node.
+    #[must_use]
+    pub fn keep_together(&self, group: impl Fn(u16) -> u32) -> bool {
+        let mut homes = BTreeMap::new();
+        let mut all = self.iter().flat_map(|(number, node)| node.cpus.iter().map(move |cpu| (*cpu, number)));
+        all.all(|(cpu, number)| *homes.entry(group(cpu)).or_insert(number) == number)
+    }
+
     /// The number of the node that has vCPU `index`; the first, if none has.
     #[must_use]
     pub fn of_cpu(&self, index: u16) -> u32 {
@@ -92,6 +100,7 @@ mod tests {
         assert!(nodes.iter().map(|(_, node)| node).eq(&expected), "{nodes:?}");
         assert_eq!([0, 1, 2, 9].map(|cpu| nodes.of_cpu(cpu)), [1, 0, 0, 0]);
         assert_eq!([0, 1, 2].map(|number| nodes.domain(number)), [5, 7, 3]);
+        assert!(nodes.keep_together(|cpu| u32::from(cpu > 0)) && !nodes.keep_together(|cpu| u32::from(cpu > 1)));
     }
 
     #[test]

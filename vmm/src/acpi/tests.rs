@@ -58,7 +58,7 @@ fn tables(memory: &GuestMemory) -> Vec<(String, Vec<u8>)> {
 fn largest_machine_fits_and_every_checksum_holds() {
     let ram: Vec<_> = (0..64).map(|i| slot(i << 30, 1 << 30, 0)).collect();
     let memory = low_memory();
-    write(&memory, &machine(&ram, 255)).unwrap();
+    write(&memory, &machine(&ram, 1024)).unwrap();
     let found = tables(&memory);
     assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["FACP", "APIC", "SRAT"]);
     for (name, table) in &found {
@@ -73,16 +73,45 @@ fn madt_lists_every_vcpu_once() {
     let memory = low_memory();
     write(&memory, &machine(&[], 16)).unwrap();
     let madt = tables(&memory).swap_remove(1).1;
-    let mut ids = Vec::new();
+    let (ids, types) = processors(&madt);
+    assert_eq!(ids, (0..16).map(|id| (id, id)).collect::<Vec<_>>());
+    assert_eq!(types, [vec![0; 16], vec![1]].concat(), "one I/O APIC");
+}
+
+/// Number and APIC id of each processor, and the types of all structures.
+fn processors(madt: &[u8]) -> (Vec<(u32, u32)>, Vec<u8>) {
+    let (mut ids, mut types) = (Vec::new(), Vec::new());
     let mut at = 44;
     while at < madt.len() {
-        if madt[at] == 0 {
-            assert_eq!(dword(&madt, at + 4), 1, "enabled");
-            ids.push(madt[at + 3]);
+        types.push(madt[at]);
+        match madt[at] {
+            0 => {
+                assert_eq!(dword(madt, at + 4), 1, "enabled");
+                ids.push((madt[at + 2].into(), madt[at + 3].into()));
+            }
+            9 => {
+                assert_eq!(dword(madt, at + 8), 1, "enabled");
+                ids.push((dword(madt, at + 12), dword(madt, at + 4)));
+            }
+            _ => {}
         }
         at += usize::from(madt[at + 1]);
     }
-    assert_eq!(ids, (0..16).collect::<Vec<_>>());
+    assert_eq!(at, madt.len());
+    (ids, types)
+}
+
+#[test]
+fn ids_from_255_are_those_of_x2apics() {
+    let memory = low_memory();
+    write(&memory, &machine(&[slot(0, 1 << 29, 0)], 288)).unwrap();
+    let found = tables(&memory);
+    let (ids, types) = processors(&found[1].1);
+    assert_eq!(ids, (0..288).map(|id| (id, id)).collect::<Vec<_>>());
+    // The last but one says where NMIs go, the last is the I/O APIC.
+    assert_eq!(types, [vec![0; 255], vec![9; 33], vec![10, 1]].concat());
+    let (processors, _) = affinities(&found[2].1);
+    assert_eq!(processors, (0..288).map(|id| (id, 0)).collect::<Vec<_>>());
 }
 
 type Processors = Vec<(u32, u32)>;
@@ -98,6 +127,10 @@ fn affinities(srat: &[u8]) -> (Processors, Ranges) {
                 let domain = u32::from_le_bytes([srat[at + 2], srat[at + 9], srat[at + 10], srat[at + 11]]);
                 assert_eq!(dword(srat, at + 4), 1, "enabled");
                 processors.push((srat[at + 3].into(), domain));
+            }
+            2 => {
+                assert_eq!(dword(srat, at + 12), 1, "enabled");
+                processors.push((dword(srat, at + 8), dword(srat, at + 4)));
             }
             1 => {
                 assert_eq!(dword(srat, at + 28), 1, "enabled");

@@ -109,7 +109,7 @@ impl Assembled {
         let memory = map(&plan, &host)?;
         timeline.phase("memory mapped");
 
-        let vm = Vm::create(&kvm, &memory, config.cpus.topology, config.cpus.nested)?;
+        let vm = Vm::create(&kvm, &memory, config.cpus.topology, &config.nodes, config.cpus.nested)?;
         timeline.phase("VM created");
 
         let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;

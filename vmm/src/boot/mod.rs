@@ -134,6 +134,9 @@ fn through_firmware(
     control: &Control,
 ) -> Result<Prepared, BootError> {
     let image = firmware::Image::inspect(&firmware.image)?;
+    if config.cpus.topology.needs_wide_ids() {
+        return Err(FirmwareError::TooManyVcpus { largest: config.cpus.topology.largest_apic_id() }.into());
+    }
     timeline.phase("firmware image checked");
 
     let kernel = firmware.kernel.as_ref().map(fetched_kernel).transpose()?;

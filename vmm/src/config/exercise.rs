@@ -137,7 +137,7 @@ mod tests {
         "Off",
         "handoff",
     ];
-    const OPTIONS: [&str; 33] = [
+    const OPTIONS: [&str; 34] = [
         "\n--disk ",
         "\n--disk path=a,id=a",
         "\n--memory ",
@@ -151,6 +151,7 @@ mod tests {
         "id=a",
         "size=1G",
         "boot=2",
+        "boot=256",
         "\n--memory size=0\n--memory-zone id=a,size=128M",
         "\n--memory-zone id=b,size=129M",
         "\n--numa guest_numa_id=0,cpus=[0],memory_zones=[a]",

@@ -165,6 +165,7 @@ pub(super) fn resolved(
     } else {
         check_ids(options)?;
         check_cpus(options, cpus.boot)?;
+        check_cores(options, cpus)?;
         check_zones(options, &memory.zones())?;
         Nodes::in_order(&distant(options)?)
     };
@@ -207,6 +208,20 @@ fn check_cpus(options: &[NumaOption], boot: CpuCount) -> Result<(), Wrong> {
         }
         _ => Ok(()),
     }
+}
+
+/// Threads of a core are on one node.
+fn check_cores(options: &[NumaOption], cpus: &CpusConfig) -> Result<(), Wrong> {
+    let core = |cpu: u16| cpus.topology.core_of(cpu);
+    for (index, option) in options.iter().enumerate() {
+        let others = || options.iter().skip(index + 1).flat_map(|other| &other.cpus);
+        let split = option.cpus.iter().find_map(|cpu| Some((cpu, others().find(|other| core(**other) == core(*cpu))?)));
+        if let Some((cpu, other)) = split {
+            let must = format!("has vCPU {cpu} and not {other}, a thread of the same core: must be whole cores");
+            return Err(NumaOption::wrong(index, "cpus", &lists::written(&option.cpus), &must));
+        }
+    }
+    Ok(())
 }
 
 /// Each zone is on one node, and each node has memory.

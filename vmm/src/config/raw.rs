@@ -9,7 +9,7 @@ use super::cmdline::Cmdline;
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
 pub struct ShapeArgs {
-    /// Virtual CPUs: boot=N, 1 to 255, how they are grouped, where they run, what
+    /// Virtual CPUs: boot=N, 1 to 1024, how they are grouped, where they run, what
     /// they can, and what their threads do first
     ///
     ///   topology=T:C:D:P     threads of a core, cores of a die, dies of a

@@ -400,7 +400,7 @@ mod tests {
                 with(r#""memory": {"prefault": "arenas", "arenas": false}"#),
                 "memory.prefault=arenas: must be on or off with arenas=off",
             ),
-            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus: must be a number of vCPUs, 1 to 255"),
+            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus: must be a number of vCPUs, 1 to 1024"),
             (with(r#""disks": [{"path": "a"}, {"readonly": true}]"#), "disks[1]: missing field `path`"),
             (
                 with(r#""serial": {"mode": "Pty"}"#),

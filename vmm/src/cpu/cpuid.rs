@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CPUID: what KVM supports, with the topology of this VM written over the host's.
 //!
-//! The first two cache levels are a core's own, the others are its die's. Every leaf that a kernel may read this from says the same;
+//! The first two cache levels are a core's own, the others are its die's, unless that has processors of several nodes. Every leaf that a kernel may read this from says the same;
 //! then Linux accepts parallel bring-up of secondary CPUs.
 //! Source: Intel SDM volume 2A, CPUID; AMD APM volume 3, appendix E; `Documentation/virt/kvm/x86/cpuid.rst`.
 
@@ -16,6 +16,7 @@ const LEAF_TOPOLOGY: u32 = 0xb;
 const LEAF_TOPOLOGY_V2: u32 = 0x1f;
 const LEAF_KVM_TIMING: u32 = 0x4000_0010;
 const LEAF_KVM_SIGNATURE: u32 = 0x4000_0000;
+const LEAF_KVM_FEATURES: u32 = 0x4000_0001;
 const LEAF_EXTENDED_FEATURES: u32 = 0x8000_0001;
 const LEAF_AMD_SIZES: u32 = 0x8000_0008;
 const LEAF_SVM: u32 = 0x8000_000a;
@@ -27,6 +28,8 @@ const ECX_VMX: u32 = 1 << 5;
 const ECX_X2APIC: u32 = 1 << 21;
 const ECX_TSC_DEADLINE: u32 = 1 << 24;
 const ECX_HYPERVISOR: u32 = 1 << 31;
+/// `KVM_FEATURE_MSI_EXT_DEST_ID`: interrupts from devices can have destinations of 15 bits.
+const EAX_EXTENDED_DESTINATIONS: u32 = 1 << 15;
 const EDX_HTT: u32 = 1 << 28;
 /// AMD: the logical processors of a package are cores, not threads.
 const ECX_CMP_LEGACY: u32 = 1 << 1;
@@ -39,6 +42,8 @@ const VENDORS_LIKE_AMD: [u32; 2] = [u32::from_le_bytes(*b"Auth"), u32::from_le_b
 pub struct Basis {
     /// All vCPUs of the VM, in groups.
     pub cpus: CpuTopology,
+    /// Whether a die's vCPUs share its caches: not if they are on several nodes, which no processor has.
+    pub shared_caches: bool,
     /// Whether the guest may run VMs of its own, where the host can.
     pub nested: bool,
     /// Whether KVM has the TSC deadline timer, which spares the guest an APIC timer calibration.
@@ -115,6 +120,7 @@ fn patch(entry: &mut kvm_cpuid_entry2, index: u16, basis: Basis) {
             let cores = ((basis.ids() >> basis.cpus.core_shift()) - 1).min(0x3f);
             entry.eax = with_sharing(entry.eax, basis) & 0x03ff_ffff | cores << 26;
         }
+        LEAF_KVM_FEATURES if basis.cpus.needs_wide_ids() => entry.eax |= EAX_EXTENDED_DESTINATIONS,
         LEAF_KVM_SIGNATURE if basis.tsc_khz.is_some() => entry.eax = entry.eax.max(LEAF_KVM_TIMING),
         _ => {}
     }
@@ -155,7 +161,8 @@ fn is_cache(entry: &kvm_cpuid_entry2) -> bool {
 /// EAX of a cache's subleaf, the same with both vendors: in bits 25..14 how many APIC ids share it, less one.
 fn with_sharing(eax: u32, basis: Basis) -> u32 {
     let level = eax >> 5 & 0x7;
-    let bits = if level < 3 { basis.cpus.core_shift() } else { basis.cpus.die_shift() };
+    let own = level < 3 || !basis.shared_caches;
+    let bits = if own { basis.cpus.core_shift() } else { basis.cpus.die_shift() };
     let sharing = ((1 << bits) - 1).min(0xfff);
     eax & !0x03ff_c000 | sharing << 14
 }

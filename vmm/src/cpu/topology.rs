@@ -90,6 +90,18 @@ impl CpuTopology {
         self.die_shift() + bits(self.dies_per_package)
     }
 
+    /// Which core vCPU `index` is of, of all there are.
+    #[must_use]
+    pub fn core_of(self, index: u16) -> u32 {
+        u32::from(index) / self.threads_per_core()
+    }
+
+    /// Which die it is of.
+    #[must_use]
+    pub fn die_of(self, index: u16) -> u32 {
+        u32::from(index) / self.threads_per_die()
+    }
+
     /// The APIC id of vCPU `index`: threads of a core are next to each other, and so on.
     #[must_use]
     pub fn apic_id(self, index: u16) -> u32 {
@@ -99,6 +111,12 @@ impl CpuTopology {
         let die = index / self.threads_per_die() % self.dies_per_package();
         let package = index / self.threads_per_package();
         thread | core << self.core_shift() | die << self.die_shift() | package << self.package_shift()
+    }
+
+    /// Whether ids are so large that only x2APICs have them: 255 is everybody's for older ones.
+    #[must_use]
+    pub fn needs_wide_ids(self) -> bool {
+        self.largest_apic_id() >= 255
     }
 
     /// The APIC id of the last vCPU, which is the largest.

@@ -8,7 +8,7 @@
 
 use std::mem::size_of;
 
-use kvm_bindings::{kvm_cpuid2, kvm_regs, kvm_sregs, kvm_userspace_memory_region};
+use kvm_bindings::{kvm_cpuid2, kvm_irq_routing, kvm_regs, kvm_sregs, kvm_userspace_memory_region};
 
 use super::Kind;
 
@@ -195,7 +195,19 @@ const NO_CLONE3: &[Call] = &[Call(libc::SYS_clone3, Always)];
 const VCPU: &[Call] = &[
     Call(
         libc::SYS_ioctl,
-        OneOf(1, &[KVM_RUN, KVM_KVMCLOCK_CTRL, KVM_GET_SREGS, KVM_SET_SREGS, KVM_GET_REGS, KVM_SET_REGS]),
+        // Routes: the I/O APIC of VMs with many vCPUs.
+        OneOf(
+            1,
+            &[
+                KVM_RUN,
+                KVM_SET_GSI_ROUTING,
+                KVM_KVMCLOCK_CTRL,
+                KVM_GET_SREGS,
+                KVM_SET_SREGS,
+                KVM_GET_REGS,
+                KVM_SET_REGS,
+            ],
+        ),
     ),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_POPULATE_WRITE)])),
 ];
@@ -324,6 +336,7 @@ const KVM_GET_VCPU_MMAP_SIZE: u32 = kvm(0x04);
 const KVM_GET_SUPPORTED_CPUID: u32 = kvm_in::<kvm_cpuid2>(0x05) | kvm_out::<kvm_cpuid2>(0x05);
 const KVM_CREATE_VCPU: u32 = kvm(0x41);
 const KVM_SET_USER_MEMORY_REGION: u32 = kvm_in::<kvm_userspace_memory_region>(0x46);
+const KVM_SET_GSI_ROUTING: u32 = kvm_in::<kvm_irq_routing>(0x6a);
 const KVM_RUN: u32 = kvm(0x80);
 const KVM_GET_REGS: u32 = kvm_out::<kvm_regs>(0x81);
 const KVM_SET_REGS: u32 = kvm_in::<kvm_regs>(0x82);

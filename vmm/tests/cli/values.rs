@@ -58,7 +58,7 @@ fn memory() -> Vec<Row> {
             "--memory size=16777215T: must be between 64M and …, which is what …-bit physical addresses have room for",
         ),
         ("map --memory size=0", "--memory size=0: must be at least 64M"),
-        ("map --cpus boot=0", "--cpus boot=0: must be a number of vCPUs, 1 to 255"),
+        ("map --cpus boot=0", "--cpus boot=0: must be a number of vCPUs, 1 to 1024"),
     ]);
     for value in ["lots", "-1", "1.5G", "0x10000000", "64GB"] {
         let line = format!("--memory size={value}: {SIZE}");
@@ -68,9 +68,9 @@ fn memory() -> Vec<Row> {
 }
 
 fn cpus() -> Vec<Row> {
-    let values = ["0", "256", "x", "-1", "18446744073709551617", "1.5"];
+    let values = ["0", "1025", "x", "-1", "18446744073709551617", "1.5"];
     let rows = values.map(|value| {
-        let line = format!("--cpus boot={value}: must be a number of vCPUs, 1 to 255");
+        let line = format!("--cpus boot={value}: must be a number of vCPUs, 1 to 1024");
         (format!("run --cpus boot={value}"), line)
     });
     rows.iter().flat_map(|(arguments, line)| usage_rows(&[(arguments, line)])).collect()
@@ -200,7 +200,7 @@ fn several() -> Vec<Row> {
                 "--serial file=@/no/file",
             ],
             USAGE,
-            "--cpus boot=0: must be a number of vCPUs, 1 to 255",
+            "--cpus boot=0: must be a number of vCPUs, 1 to 1024",
         ),
         (
             "a value and files",

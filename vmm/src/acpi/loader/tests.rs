@@ -82,7 +82,7 @@ fn execute(files: &Files, bases: &[u64]) -> BTreeMap<String, (u64, Vec<u8>)> {
 
 #[test]
 fn a_script_places_the_tables_as_flatboot_does() {
-    for vcpus in [1, 2, 255] {
+    for vcpus in [1, 2, 255, 288] {
         for base in [0x10_0000, 0x7fff_f000, 0x12_3456_7000] {
             let placed = execute(&files(&machine(vcpus)), &[base, 0xf_0000]);
             let (rsdp, tables) = Tables::new(&machine(vcpus)).at(base);

@@ -108,6 +108,8 @@ fn what_does_not_fit_together_is_named() {
     for (numa, expected) in cases {
         assert_eq!(of("2", &zones, numa).unwrap_err(), format!("--numa {expected}"));
     }
+    let split = of("2,topology=2:1:1:1", &zones, &[first, second]).unwrap_err();
+    assert_eq!(split, "--numa cpus=0: has vCPU 0 and not 1, a thread of the same core: must be whole cores");
     assert_eq!(of("2", &zones, &["cpus=[0]"]).unwrap_err(), "--numa guest_numa_id=ID: is missing: must be given");
     let sections = "has 129M and is not the last in memory: its size must be a multiple of 128M";
     let ragged = of("2", &["id=a,size=129M", "id=b,size=128M"], &[first, second]).unwrap_err();

@@ -58,7 +58,7 @@ fn has(cpuid: &CpuId, function: u32) -> bool {
 }
 
 fn basis(cpus: CpuTopology) -> Basis {
-    Basis { cpus, nested: true, tsc_deadline: true, tsc_khz: Some(2_000_000) }
+    Basis { cpus, shared_caches: true, nested: true, tsc_deadline: true, tsc_khz: Some(2_000_000) }
 }
 
 /// What one vCPU is told.
@@ -153,6 +153,31 @@ fn caches_are_shared_as_the_topology_says() {
     });
 }
 
+/// Linux: "sched: CPU #1's llc-sibling CPU #0 is not on the same node!"
+#[test]
+fn nodes_share_no_cache() {
+    let cpus = CpuTopology::new(2, 4, 1, 1).unwrap();
+    for (host, function) in [(amd(), LEAF_AMD_CACHE), (intel(), LEAF_CACHE)] {
+        let cpuid = for_vcpu(&host, 0, Basis { shared_caches: false, ..basis(cpus) }).unwrap();
+        let sharing = [0, 1, 2, 3].map(|index| (get(&cpuid, function, index).eax >> 14 & 0xfff) + 1);
+        assert_eq!(sharing, [2; 4]);
+    }
+}
+
+/// What lets a guest have processors whose ids are beyond 8 bits.
+#[test]
+fn wide_destinations_are_offered_where_they_are_needed() {
+    let host = CpuId::from_entries(&[leaf(LEAF_KVM_FEATURES, 0, [0x0100_7efb, 0, 0, 0])]).unwrap();
+    for (vcpus, offered) in [(1, false), (255, false), (256, true), (288, true)] {
+        let cpuid = for_vcpu(&host, 0, basis(CpuTopology::flat(vcpus))).unwrap();
+        let features = get(&cpuid, LEAF_KVM_FEATURES, 0).eax;
+        assert_eq!(
+            (features & EAX_EXTENDED_DESTINATIONS != 0, features & !EAX_EXTENDED_DESTINATIONS),
+            (offered, 0x0100_7efb)
+        );
+    }
+}
+
 #[test]
 fn virtualization_is_the_guests_unless_it_is_switched_off() {
     let with = |host: &CpuId, nested| for_vcpu(host, 0, Basis { nested, ..basis(CpuTopology::flat(2)) }).unwrap();
@@ -168,7 +193,7 @@ fn virtualization_is_the_guests_unless_it_is_switched_off() {
 #[test]
 fn timer_bits_follow_the_host() {
     let with = |tsc_deadline, tsc_khz| {
-        for_vcpu(&amd(), 0, Basis { cpus: CpuTopology::flat(1), nested: true, tsc_deadline, tsc_khz }).unwrap()
+        for_vcpu(&amd(), 0, Basis { tsc_deadline, tsc_khz, ..basis(CpuTopology::flat(1)) }).unwrap()
     };
     assert_ne!(get(&with(true, None), LEAF_FEATURES, 0).ecx & ECX_TSC_DEADLINE, 0);
     assert_eq!(get(&with(false, None), LEAF_FEATURES, 0).ecx & ECX_TSC_DEADLINE, 0);
