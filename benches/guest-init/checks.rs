@@ -26,6 +26,8 @@
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `erase=/dev/vda` | 64 KiB in its middle became zero at once, and what is around them did not | `zero`, `same`, `discard_max`, `zeroes_max` bytes |
+//! | `nodes` | the kernel says what its nodes have | `nodes`: `node`, `cpus` (a list), `distances`, `total_kib` of each |
+//! | `interrupts=/dev/vda@3` | processor 3 takes the interrupts of what is read from it | `irq`, `taken` |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
@@ -47,8 +49,8 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, net, processors, pulse,
-    report,
+    accounts, buddy, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, memmap, memory, modules, net, nodes,
+    processors, pulse, report,
 };
 use crate::{showmem, steady, storm, tables, vsock, walk};
 
@@ -99,7 +101,9 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "text" => kernel::text(),
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
+        "interrupts" => interrupts::interrupts(needed("DEVICE@CPU")?),
         "erase" => devices::erase(needed("DEVICE")?),
+        "nodes" => nodes::nodes(),
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),

@@ -14,6 +14,7 @@ mod vm {
     pub(crate) mod lab;
     pub(crate) mod memmap;
     pub(crate) mod net;
+    pub(crate) mod numa;
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         vm::firmware::TESTS,
         vm::sweep::TESTS,
         vm::tables::TESTS,
+        vm::numa::TESTS,
         vm::cloud::tests(),
     ]
     .concat();
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::accounts::trials());
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
+    trials.push(vm::numa::many());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());
