@@ -28,6 +28,8 @@
 //! | `erase=/dev/vda` | 64 KiB in its middle became zero at once, and what is around them did not | `zero`, `same`, `discard_max`, `zeroes_max` bytes |
 //! | `beside=/dev/vda*4` | so many threads wrote all of it at once, and it is there | `blocks`, `wrong` |
 //! | `grow=/dev/vda` | it became larger within a minute, and its new end takes a pattern | `before`, `after` bytes |
+//! | `nodes` | the kernel says what its nodes have | `nodes`: `node`, `cpus` (a list), `distances`, `total_kib` of each |
+//! | `interrupts=/dev/vda@3` | processor 3 takes the interrupts of what is read from it | `irq`, `taken` |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
@@ -50,8 +52,8 @@ use serde_json::{Map, Value};
 
 use crate::outcome::Outcome;
 use crate::{
-    accounts, buddy, devices, fill, hog, hugetlb, identifiers, kernel, memmap, memory, modules, net, processors, pulse,
-    report, showmem, steady, storm, tables, vsock, walk,
+    accounts, buddy, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, memmap, memory, modules, net, nodes,
+    processors, pulse, report, showmem, steady, storm, tables, vsock, walk,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -98,9 +100,11 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "text" => kernel::text(),
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
+        "interrupts" => interrupts::interrupts(needed("DEVICE@CPU")?),
         "erase" => devices::erase(needed("DEVICE")?),
         "beside" => devices::beside(needed("DEVICE*THREADS")?),
         "grow" => devices::grow(needed("DEVICE")?),
+        "nodes" => nodes::nodes(),
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),

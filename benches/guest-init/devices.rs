@@ -128,7 +128,7 @@ fn write_through(device: &str, offset: u64, block: &[u8]) -> io::Result<()> {
 }
 
 /// From the device, not from the page cache, which every last close of a block device drops.
-fn read_uncached(device: &str, offset: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_uncached(device: &str, offset: u64) -> io::Result<Vec<u8>> {
     let mut block = vec![0; BLOCK];
     File::open(device)?.read_exact_at(&mut block, offset)?;
     Ok(block)

@@ -28,7 +28,9 @@ pub const EXEC: &str = "exec";
 #[derive(Debug, Clone)]
 pub struct Guest {
     /// Number of vCPUs.
-    pub cpus: u8,
+    pub cpus: u16,
+    /// More of the value of `--cpus`, from its comma on.
+    pub cpu_keys: String,
     /// The value of `--memory`.
     pub memory: String,
     /// Kernel image.
@@ -102,6 +104,7 @@ impl Guest {
     pub fn new(kernel: &Path, initramfs: &Path) -> Self {
         Self {
             cpus: 2,
+            cpu_keys: String::new(),
             memory: "size=1G".to_owned(),
             kernel: kernel.to_path_buf(),
             initramfs: Some(initramfs.to_path_buf()),
@@ -116,7 +119,7 @@ impl Guest {
 
     /// The same with another number of vCPUs.
     #[must_use]
-    pub fn cpus(mut self, cpus: u8) -> Self {
+    pub fn cpus(mut self, cpus: u16) -> Self {
         self.cpus = cpus;
         self
     }
@@ -172,7 +175,7 @@ impl Guest {
         let checks =
             if self.checks.is_empty() { String::new() } else { format!(" \"flatboot.check={}\"", self.checks) };
         let mut command = Command::new(flatboot)
-            .args(["run", "--cpus", &format!("boot={}", self.cpus), "--memory", &self.memory])
+            .args(["run", "--cpus", &format!("boot={}{}", self.cpus, self.cpu_keys), "--memory", &self.memory])
             .arg("--kernel")
             .arg(&self.kernel)
             .args(["--cmdline", &format!("quiet {DEBUGFS} {}{checks}", self.cmdline)])

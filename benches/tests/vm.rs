@@ -15,6 +15,7 @@ mod vm {
     pub(crate) mod lab;
     pub(crate) mod memmap;
     pub(crate) mod net;
+    pub(crate) mod numa;
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         vm::firmware::TESTS,
         vm::sweep::TESTS,
         vm::tables::TESTS,
+        vm::numa::TESTS,
         vm::cloud::tests(),
     ]
     .concat();
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     trials.extend(vm::balloon::trials());
+    trials.push(vm::numa::many());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());

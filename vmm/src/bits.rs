@@ -17,6 +17,13 @@ pub const fn low16(value: u64) -> u16 {
     value as u16
 }
 
+/// The low 8 bits.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "cutting is what it is for")]
+pub const fn low8(value: u64) -> u8 {
+    value as u8
+}
+
 /// The same number; hosts have 64 bits (checked above).
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "checked above")]

@@ -21,12 +21,12 @@ pub enum Ending {
     /// A vCPU triple-faulted.
     TripleFault {
         /// Its index.
-        vcpu: u8,
+        vcpu: u16,
     },
     /// KVM cannot go on.
     Kvm {
         /// The vCPU that it happened on.
-        vcpu: u8,
+        vcpu: u16,
         /// What KVM said.
         what: String,
     },

@@ -24,6 +24,7 @@ pub mod leave;
 pub mod line;
 pub mod listener;
 pub mod memory;
+pub mod numa;
 pub mod observe;
 pub mod probe;
 pub mod run;

@@ -15,8 +15,7 @@ use kvm_ioctls::{Kvm, VcpuExit};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::cpu::registers;
-use crate::memory::GpaRange;
-use crate::memory::guest::{self, Backing};
+use crate::memory::{Backing, GpaRange, Slot, guest};
 use crate::vm::{self, VmError};
 
 /// Where the guest's code is, and where it does its exchange; below the boot page tables, which `registers` writes.
@@ -78,7 +77,7 @@ pub fn run(kvm: Option<Kvm>) -> Result<(), ProbeError> {
 fn run_guest(kvm: Option<Kvm>) -> Result<(), ProbeError> {
     let kvm = kvm.map_or_else(vm::open_kvm, Ok)?;
     let setup = |e: &dyn std::fmt::Display| ProbeError::Setup(e.to_string());
-    let memory = guest::map(&[GpaRange::of(0, MEMORY)], Backing::default()).map_err(|e| setup(&e))?;
+    let memory = guest::map(&[Slot::new(GpaRange::of(0, MEMORY), Backing::default())]).map_err(|e| setup(&e))?;
     registers::write_tables(&memory).map_err(|e| setup(&e))?;
     memory.write_slice(&code(TURNS), GuestAddress(CODE)).map_err(|e| setup(&e))?;
     let fd = vm::create(&kvm).map_err(|e| failed("KVM_CREATE_VM", e))?;

@@ -55,7 +55,7 @@ struct Document<'a> {
     zero: &'static str,
     /// `zero` on `CLOCK_MONOTONIC`, for whoever timed the exec from outside.
     zero_monotonic_ns: u64,
-    vcpus: u8,
+    vcpus: u16,
     memory_bytes: u64,
     init_ns: Option<u64>,
     marks: &'a [Mark],
@@ -134,7 +134,7 @@ pub fn init_reached(marks: &[Mark]) -> Option<u64> {
 }
 
 /// Writes `timeline` as JSON to `out`.
-pub fn write_json(out: &mut impl Write, timeline: &Timeline, vcpus: u8, memory_bytes: u64) -> io::Result<()> {
+pub fn write_json(out: &mut impl Write, timeline: &Timeline, vcpus: u16, memory_bytes: u64) -> io::Result<()> {
     let marks = &timeline.marks();
     let document = Document {
         version: 1,
@@ -194,7 +194,7 @@ fn milliseconds(ns: u64) -> String {
 
 /// The line that a boot ends with.
 #[must_use]
-pub fn summary(marks: &[Mark], vcpus: u8, memory: &str) -> String {
+pub fn summary(marks: &[Mark], vcpus: u16, memory: &str) -> String {
     let plural = if vcpus == 1 { "" } else { "s" };
     match init_reached(marks) {
         Some(ns) => {

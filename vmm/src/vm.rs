@@ -5,20 +5,27 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use kvm_bindings::{
-    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region,
+    CpuId, KVM_CAP_MAX_VCPU_ID, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X2APIC_API, KVM_IRQ_ROUTING_MSI, KVM_MAX_CPUID_ENTRIES,
+    KVM_MEM_READONLY, KVM_PIT_SPEAKER_DUMMY, KVM_X2APIC_API_DISABLE_BROADCAST_QUIRK, KVM_X2APIC_API_USE_32BIT_IDS,
+    KvmIrqRouting, kvm_enable_cap, kvm_irq_routing_entry, kvm_irq_routing_entry__bindgen_ty_1, kvm_irq_routing_msi,
+    kvm_pit_config, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Cap, IoEventAddress, Kvm, VcpuFd, VmFd};
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bits::{index, low32};
-use crate::cpu::cpuid::{self, Topology};
+use crate::cpu::cpuid::{self, Basis};
 use crate::cpu::registers;
+use crate::cpu::topology::CpuTopology;
+use crate::devices::ioapic::{self, Message, PINS};
 use crate::firmware::Flash;
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
+use crate::numa::Nodes;
 
 /// Where KVM is.
 pub const KVM_DEVICE: &str = "/dev/kvm";
@@ -65,7 +72,15 @@ pub enum VmError {
     #[error("cpus.boot_vcpus={wanted}: this host's KVM allows at most {most}")]
     TooManyVcpus {
         /// Asked for.
-        wanted: u8,
+        wanted: u64,
+        /// Allowed.
+        most: usize,
+    },
+    /// APIC ids that KVM cannot give.
+    #[error("cpus.topology: gives APIC ids up to {largest}: this host's KVM allows at most {most}")]
+    ApicIds {
+        /// The largest.
+        largest: u32,
         /// Allowed.
         most: usize,
     },
@@ -123,12 +138,12 @@ pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
 /// A VM with memory and interrupt controllers, before its first vCPU. Fields are dropped in this order: memory goes last.
 #[derive(Debug)]
 pub struct Vm {
-    fd: VmFd,
+    fd: Arc<VmFd>,
     cpuid: CpuId,
-    topology: Topology,
+    basis: Basis,
     /// What firmware runs from, if the boot CPU starts there.
     flash: Option<Flash>,
-    _memory: GuestMemory,
+    memory: GuestMemory,
 }
 
 /// Where the boot CPU starts.
@@ -142,12 +157,16 @@ pub enum Start {
 
 impl Vm {
     /// Creates the VM and gives it every region of `memory` as a memory slot.
-    /// `nested` says whether the guest may run VMs of its own.
-    pub fn create(kvm: &Kvm, memory: &GuestMemory, vcpus: u8, nested: bool) -> Result<Self, VmError> {
-        let most = kvm.get_max_vcpus();
-        if usize::from(vcpus) > most {
-            return Err(VmError::TooManyVcpus { wanted: vcpus, most });
-        }
+    /// `cpus` is how many vCPUs there will be, in groups, and `nodes` which nodes they are on; `nested` says whether the guest may run
+    /// VMs of its own.
+    pub fn create(
+        kvm: &Kvm,
+        memory: &GuestMemory,
+        cpus: CpuTopology,
+        nodes: &Nodes,
+        nested: bool,
+    ) -> Result<Self, VmError> {
+        check_vcpus(kvm, cpus)?;
         let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
         let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
         let fd = create(kvm).map_err(ioctl("KVM_CREATE_VM"))?;
@@ -155,15 +174,20 @@ impl Vm {
         fd.set_identity_map_address(layout::KVM_IDENTITY_MAP.start).map_err(ioctl("KVM_SET_IDENTITY_MAP_ADDR"))?;
         fd.set_tss_address(index(layout::KVM_TSS.start)).map_err(ioctl("KVM_SET_TSS_ADDR"))?;
         set_memory(&fd, memory)?;
-        fd.create_irq_chip().map_err(ioctl("KVM_CREATE_IRQCHIP"))?;
-        let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
-        fd.create_pit2(pit).map_err(ioctl("KVM_CREATE_PIT2"))?;
+        if cpus.needs_wide_ids() {
+            enable_wide_ids(&fd, cpus)?;
+        } else {
+            fd.create_irq_chip().map_err(ioctl("KVM_CREATE_IRQCHIP"))?;
+            let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
+            fd.create_pit2(pit).map_err(ioctl("KVM_CREATE_PIT2"))?;
+        }
+        let shared_caches = nodes.keep_together(|index| cpus.die_of(index));
         Ok(Self {
-            fd,
+            fd: Arc::new(fd),
             cpuid,
-            topology: Topology { vcpus, nested, tsc_deadline, tsc_khz: None },
+            basis: Basis { cpus, shared_caches, nested, tsc_deadline, tsc_khz: None },
             flash: None,
-            _memory: memory.clone(),
+            memory: memory.clone(),
         })
     }
 
@@ -181,16 +205,24 @@ impl Vm {
     }
 
     /// Makes vCPU `index` with its CPUID and model-specific registers.
-    pub fn create_vcpu(&self, index: u8) -> Result<VcpuFd, VmError> {
-        let vcpu = self.fd.create_vcpu(u64::from(index)).map_err(ioctl("KVM_CREATE_VCPU"))?;
-        let topology = Topology { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.topology };
-        let table = cpuid::for_vcpu(&self.cpuid, index, topology).map_err(VmError::Cpuid)?;
+    pub fn create_vcpu(&self, index: u16) -> Result<VcpuFd, VmError> {
+        let id = self.basis.cpus.apic_id(index);
+        let vcpu = self.fd.create_vcpu(u64::from(id)).map_err(ioctl("KVM_CREATE_VCPU"))?;
+        let basis = Basis { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.basis };
+        let table = cpuid::for_vcpu(&self.cpuid, index, basis).map_err(VmError::Cpuid)?;
         vcpu.set_cpuid2(&table).map_err(ioctl("KVM_SET_CPUID2"))?;
         for msr in registers::msrs(self.flash.is_some()) {
             let msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
             vcpu.set_msrs(&msrs).map_err(ioctl("KVM_SET_MSRS"))?;
         }
         Ok(vcpu)
+    }
+
+    /// Where the I/O APIC says what its pins send, if that is no part of KVM.
+    #[must_use]
+    pub fn router(&self) -> Option<Router> {
+        let needed = self.basis.cpus.needs_wide_ids();
+        needed.then(|| Router { fd: Arc::clone(&self.fd), _memory: self.memory.clone() })
     }
 
     /// Lets a write to `irq` raise interrupt line `gsi`.
@@ -202,6 +234,60 @@ impl Vm {
     pub fn connect_doorbell(&self, event: &EventFd, address: u64, value: u32) -> Result<(), VmError> {
         self.fd.register_ioevent(event, &IoEventAddress::Mmio(address), value).map_err(ioctl("KVM_IOEVENTFD"))
     }
+}
+
+/// The way to KVM's routes. Fields are dropped in this order, as those of [`Vm`] are.
+#[derive(Debug)]
+pub struct Router {
+    fd: Arc<VmFd>,
+    _memory: GuestMemory,
+}
+
+impl ioapic::Router for Router {
+    fn route(&mut self, routes: &[Option<Message>; PINS]) {
+        let entry = |(gsi, message): (u32, &Option<Message>)| {
+            let Message { address_low, address_high, data } = (*message)?;
+            let msi =
+                kvm_irq_routing_msi { address_lo: address_low, address_hi: address_high, data, ..Default::default() };
+            let u = kvm_irq_routing_entry__bindgen_ty_1 { msi };
+            Some(kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_MSI, u, ..Default::default() })
+        };
+        let entries: Vec<_> = (0..).zip(routes).filter_map(entry).collect();
+        let set = KvmIrqRouting::from_entries(&entries).map_err(|error| error.to_string());
+        let set = set.and_then(|table| self.fd.set_gsi_routing(&table).map_err(|error| error.to_string()));
+        if let Err(error) = set {
+            // Delivery modes that KVM knows no route for: the guest's own doing.
+            tracing::warn!(error, "an I/O APIC entry has no effect");
+        }
+    }
+}
+
+/// Before the first vCPU: interrupts to APIC ids of 32 bits, and local APICs alone in KVM, whose I/O APIC knows ids of 8 bits only. Its
+/// other interrupt controllers and its timer go with that; no guest of a hardware-reduced machine asks for them.
+fn enable_wide_ids(fd: &VmFd, cpus: CpuTopology) -> Result<(), VmError> {
+    let enable = |cap, name, first: u64| {
+        let mut request = kvm_enable_cap { cap, ..Default::default() };
+        request.args[0] = first;
+        fd.enable_cap(&request).map_err(ioctl(name))
+    };
+    let flags = KVM_X2APIC_API_USE_32BIT_IDS | KVM_X2APIC_API_DISABLE_BROADCAST_QUIRK;
+    // As large as it must be and no larger: KVM's tables are.
+    enable(KVM_CAP_MAX_VCPU_ID, "KVM_ENABLE_CAP of KVM_CAP_MAX_VCPU_ID", u64::from(cpus.largest_apic_id()) + 1)?;
+    enable(KVM_CAP_SPLIT_IRQCHIP, "KVM_ENABLE_CAP of KVM_CAP_SPLIT_IRQCHIP", PINS as u64)?;
+    enable(KVM_CAP_X2APIC_API, "KVM_ENABLE_CAP of KVM_CAP_X2APIC_API", flags.into())
+}
+
+/// Checks that KVM can make so many vCPUs, and with their ids.
+fn check_vcpus(kvm: &Kvm, cpus: CpuTopology) -> Result<(), VmError> {
+    let (wanted, most) = (cpus.total(), kvm.get_max_vcpus());
+    if wanted > most as u64 {
+        return Err(VmError::TooManyVcpus { wanted, most });
+    }
+    let (largest, ids) = (cpus.largest_apic_id(), kvm.get_max_vcpu_id());
+    if u64::from(largest) >= ids as u64 {
+        return Err(VmError::ApicIds { largest, most: ids.saturating_sub(1) });
+    }
+    Ok(())
 }
 
 /// Prepares the boot CPU for its start.

@@ -130,12 +130,12 @@ fn wrong_texts_are_usage_errors() {
     let files = Files::new();
     let raw = || files.raw();
     let shape = |cpus: &str, memory: &str| RawConfig {
-        shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned() },
+        shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
         ..raw()
     };
     let disk = |text: &str| RawConfig { disks: vec![text.to_owned()], ..raw() };
     for (raw, expected) in [
-        (shape("boot=0", "size=1G"), "--cpus boot=0: must be a number of vCPUs, 1 to 255"),
+        (shape("boot=0", "size=1G"), "--cpus boot=0: must be a number of vCPUs, 1 to 1024"),
         (shape("boot=1", "size=0"), "--memory size=0: must be at least 64M"),
         (
             disk("file=x"),

@@ -35,7 +35,7 @@ fn keys(refusal: &str) -> Vec<String> {
 
 #[test]
 fn the_readme_has_every_key() {
-    let memory = MemoryConfig::parse("no=1").expect_err("no such key").to_string();
+    let memory = MemoryConfig::parse("no=1", &[]).expect_err("no such key").to_string();
     let cpus = CpusConfig::parse("no=1").expect_err("no such key").to_string();
     let rows: Vec<_> = README.lines().filter_map(|line| line.strip_prefix("| `--")?.split_once('`')).collect();
     let told = |option: &str, refusal: &str, first: &str| {

@@ -4,8 +4,8 @@
 
 use flatboot::layout::{ABOVE_4G, HANDOFF, HIGH_MEMORY_START, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
 use flatboot::memory::{
-    AddressWidth, E820_MAX_ENTRIES, E820Kind, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryMap,
-    MemoryPlan, MemorySize, PlanError, PlanInput, Prefault, Study, Thp,
+    AddressWidth, Backing, E820_MAX_ENTRIES, E820Kind, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryMap,
+    MemoryPlan, MemorySize, PlanError, PlanInput, Prefault, Study, Thp, Zone,
 };
 use flatboot_handoff::{ARENA_ALIGN, Region, RegionFlags, SECTION_SIZE, Table};
 use proptest::prelude::*;
@@ -33,9 +33,7 @@ fn arena_ranges(plan: &MemoryPlan) -> Vec<GpaRange> {
 
 /// Bytes of memmap: 2 MiB for every section that holds RAM.
 fn memmap(plan: &MemoryPlan) -> u64 {
-    plan.slots().iter().map(|slot| slot.end().div_ceil(SECTION_SIZE) - slot.start() / SECTION_SIZE).sum::<u64>()
-        * 2
-        * MIB
+    plan.ram().iter().map(|slot| slot.end().div_ceil(SECTION_SIZE) - slot.start() / SECTION_SIZE).sum::<u64>() * 2 * MIB
 }
 
 fn sorted_and_disjoint(ranges: &[GpaRange]) -> bool {
@@ -63,13 +61,14 @@ prop_compose! {
     ) -> PlanInput {
         let holes = if cut && pages != HostPages::Huge1G { holes } else { 0 };
         let study = Study { layout, arenas, zeroed, holes };
-        PlanInput { pages, study, ..input(size.next_multiple_of(pages.bytes()), holes) }
+        let backing = Backing { pages, ..Backing::default() };
+        PlanInput { backing, study, ..input(size.next_multiple_of(pages.bytes()), holes) }
     }
 }
 
 /// Most memory below 4 GiB.
 fn low_max(input: &PlanInput) -> u64 {
-    match (input.study.layout, input.pages) {
+    match (input.study.layout, input.backing.pages) {
         (Layout::Split, HostPages::Huge1G) => GIB,
         (Layout::Split, _) => LOW_MEMORY_MAX,
         (Layout::Pc, _) => LOW_MEMORY_MAX_PC,
@@ -114,7 +113,7 @@ proptest! {
             Ok(range) => {
                 prop_assert_eq!(range.length(), initramfs);
                 prop_assert_eq!(range.start() % 4096, 0);
-                prop_assert!(plan.slots().iter().any(|slot| slot.contains(range)));
+                prop_assert!(plan.ram().iter().any(|slot| slot.contains(range)));
                 prop_assert!(!range.overlaps(kernel));
                 prop_assert!(!arena_ranges(&plan).iter().any(|arena| arena.overlaps(range)));
                 plan.mark_written(range);
@@ -132,8 +131,134 @@ proptest! {
     }
 }
 
+prop_compose! {
+    /// Zones of up to four nodes, each node's next to each other, whole sections but for the last zone's end.
+    fn zoned()(
+        zones in prop::collection::vec((0..3u32, 1..100u64, 0..3usize), 1..12),
+        tail in 0..128u64,
+        layout in prop_oneof![Just(Layout::Split), Just(Layout::Pc)],
+    ) -> PlanInput {
+        let mut node = 0;
+        let mut last_node = None;
+        let count = zones.len();
+        let zones: Vec<_> = zones.into_iter().enumerate().map(|(index, (step, sections, pages))| {
+            node = if last_node.is_none() { 0 } else { node + u32::from(step == 0) };
+            last_node = Some(node);
+            let pages = [HostPages::Base, HostPages::Huge2M, HostPages::Huge1G][pages];
+            let tail = if index + 1 == count && pages == HostPages::Base { tail * MIB } else { 0 };
+            let size = (sections * SECTION_SIZE + tail).next_multiple_of(pages.bytes());
+            Zone { size, node, backing: Backing { pages, ..Backing::default() } }
+        }).collect();
+        let size = zones.iter().map(|zone| zone.size).sum();
+        PlanInput { zones, study: Study { layout, ..Study::default() }, ..input(size, 0) }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_zone_lies_on_its_node(input in zoned()) {
+        let plan = MemoryPlan::new(&input).expect("a plan");
+        let (slots, zones) = (plan.slots(), &input.zones);
+        prop_assert!(sorted_and_disjoint(&slots.iter().map(|slot| slot.range).collect::<Vec<_>>()));
+        prop_assert_eq!(slots[0].range.start(), 0);
+        prop_assert!(slots.iter().all(|slot| slot.range.end() <= LOW_MEMORY_MAX_PC || slot.range.start() >= ABOVE_4G));
+        prop_assert!(slots[1..].iter().all(|slot| slot.range.start() % SECTION_SIZE == 0));
+        prop_assert!(slots.iter().all(|slot| slot.range.length() % slot.backing.pages.bytes() == 0));
+
+        // In order, each zone is one slot, or two of which one ends below 4 GiB and the other begins there.
+        let mut rest = slots.iter();
+        for zone in zones {
+            let mut left = zone.size;
+            while left > 0 {
+                let slot = rest.next().expect("a slot");
+                prop_assert_eq!((slot.node, slot.backing), (zone.node, zone.backing));
+                prop_assert!(slot.range.length() == left || slot.range.end() <= LOW_MEMORY_MAX_PC);
+                left -= slot.range.length();
+            }
+        }
+        prop_assert!(rest.next().is_none());
+        let low_max = low_max(&PlanInput { backing: zones[0].backing, ..input.clone() });
+        let low: u64 = plan.ram()[0].end();
+        prop_assert!(low <= low_max);
+
+        check_hand_off(&plan)?;
+        let e820: u64 =
+            plan.e820().iter().filter(|entry| entry.kind == E820Kind::Ram).map(|entry| entry.range.length()).sum();
+        prop_assert_eq!(e820, input.size.bytes() - (MIB - 0x9fc00));
+        prop_assert!(plan.e820().len() <= 4, "neighbours are one range");
+        for region in plan.regions() {
+            prop_assert_eq!(plan.node_of(region.base), region.node);
+            prop_assert_eq!(plan.node_of(region.end() - 1), region.node);
+        }
+        check_nodes(&plan)?;
+    }
+}
+
+/// Each node has its memmap, and all of it lies on the node.
+fn check_nodes(plan: &MemoryPlan) -> Result<(), TestCaseError> {
+    for node in plan.regions().iter().map(|region| region.node) {
+        let own = || plan.regions().iter().filter(move |region| region.node == node);
+        let sections: u64 = own().map(|region| region.end().div_ceil(SECTION_SIZE) - region.base / SECTION_SIZE).sum();
+        let arenas = plan.arenas().iter().filter(|arena| arena.node == node);
+        let ranges: Vec<_> = arenas.map(|arena| GpaRange::of(arena.base, arena.length)).collect();
+        // A node that has little above 4 GiB may have none.
+        let high: u64 = own().filter(|region| region.base >= ABOVE_4G).map(|region| region.length).sum();
+        let room = if own().count() == 1 { own().map(|region| region.length).sum::<u64>() / 2 } else { high };
+        prop_assert!(!ranges.is_empty() || room < sections * 2 * MIB + 8 * MIB, "no arena on node {}", node);
+        prop_assert!(ranges.is_empty() || length(&ranges) == sections * 2 * MIB);
+        for arena in ranges {
+            prop_assert!(own().any(|region| GpaRange::of(region.base, region.length).contains(arena)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn two_nodes() {
+    let zone =
+        |gib, node, host_node| Zone { size: gib * GIB, node, backing: Backing { host_node, ..Backing::default() } };
+    let zones = vec![zone(2, 0, Some(0)), zone(1, 0, None), zone(3, 1, Some(1))];
+    let plan = MemoryPlan::new(&PlanInput { zones, ..input(6 * GIB, 0) }).expect("a plan");
+    let shown = shown(&plan);
+    let rows: Vec<_> = shown.lines().filter(|line| line.contains("slot") || line.contains(" of node ")).collect();
+    let expected = [
+        "6 GiB of RAM in 4 KVM slots, 4 KiB pages, 48-bit guest physical addresses",
+        "0x0000000000000  0x0000020000000      512 MiB  KVM slot 0",
+        "0x0000000100000  0x0000020000000      511 MiB    RAM, region 0 of node 0 (RAGGED)",
+        "0x0000100000000  0x00001a0000000     2560 MiB    region 1 of node 0 (ZEROED)",
+        "0x0000100000000  0x0000160000000     1536 MiB      KVM slot 1",
+        "0x0000160000000  0x00001a0000000        1 GiB      KVM slot 2",
+        "0x000019cc00000  0x000019fc00000       48 MiB        memmap arena 0 of node 0",
+        "0x00001a0000000  0x0000260000000        3 GiB    KVM slot 3, region 2 of node 1 (ZEROED)",
+        "0x000025cc00000  0x000025fc00000       48 MiB      memmap arena 1 of node 1",
+    ];
+    assert_eq!(rows, expected, "\n{shown}");
+    let backing = HostBacking::new(&plan, None, Thp::Early, Prefault::Off, true);
+    // The memmap of each node's first section; what is taken first, and each node's own data.
+    let memmaps = [0x19cc00000, 0x25cc00000].map(|base| GpaRange::of(base, 2 * MIB));
+    assert_eq!(backing.early, memmaps);
+    let tops = [0x19fc00000, 0x25fc00000].map(|base| GpaRange::of(base, 4 * MIB));
+    assert_eq!(backing.ahead[1..], tops);
+}
+
+#[test]
+fn pools_are_not_asked_for_huge_pages() {
+    let zone = |pages, node| Zone { size: 2 * GIB, node, backing: Backing { pages, ..Backing::default() } };
+    let zones = vec![zone(HostPages::Base, 0), zone(HostPages::Huge2M, 1)];
+    let plan = MemoryPlan::new(&PlanInput { zones, ..input(4 * GIB, 0) }).expect("a plan");
+    for prefault in [Prefault::Off, Prefault::All] {
+        let backing = HostBacking::new(&plan, None, Thp::All, prefault, true);
+        let ordinary: Vec<_> = plan.slots().iter().map(|slot| slot.range).take(2).collect();
+        assert_eq!(backing.thp, ordinary);
+    }
+    let early = HostBacking::new(&plan, None, Thp::Early, Prefault::Off, true);
+    assert!(early.thp.iter().all(|range| plan.node_of(range.start()) == 0 && plan.node_of(range.end() - 1) == 0));
+}
+
 fn check_ram(plan: &MemoryPlan, size: u64, holes: u16) -> Result<(), TestCaseError> {
-    let slots = plan.slots();
+    let slots = plan.ram();
     prop_assert!(sorted_and_disjoint(slots));
     prop_assert_eq!(length(slots), size);
     prop_assert_eq!(slots[0].start(), 0);
@@ -167,7 +292,7 @@ fn check_hand_off(plan: &MemoryPlan) -> Result<(), TestCaseError> {
 
     let regions = ranges(plan.regions());
     prop_assert_eq!(regions[0].start(), HIGH_MEMORY_START);
-    prop_assert_eq!(length(&regions), length(plan.slots()) - MIB);
+    prop_assert_eq!(length(&regions), length(plan.ram()) - MIB);
     let ram =
         |range: &GpaRange| plan.e820().iter().any(|entry| entry.kind == E820Kind::Ram && entry.range.contains(*range));
     prop_assert!(regions.iter().all(ram));
@@ -182,16 +307,13 @@ fn check_arenas(plan: &MemoryPlan) -> Result<(), TestCaseError> {
     let arenas = arena_ranges(plan);
     if arenas.is_empty() {
         // Only where the memory above 4 GiB is less than twice the whole memmap, and its rounding and margin.
-        let high = length(&plan.slots()[1..]);
-        prop_assert!(
-            high > 0 && high / 2 < memmap(plan) + 4 * MIB + plan.slots().len() as u64 * ARENA_ALIGN,
-            "no arena"
-        );
+        let high = length(&plan.ram()[1..]);
+        prop_assert!(high > 0 && high / 2 < memmap(plan) + 4 * MIB + plan.ram().len() as u64 * ARENA_ALIGN, "no arena");
         return Ok(());
     }
     prop_assert_eq!(length(&arenas), memmap(plan));
     let (low, high) = arenas.into_iter().partition::<Vec<GpaRange>, _>(|arena| arena.end() <= ABOVE_4G);
-    prop_assert!(low.is_empty() || (high.is_empty() && plan.slots().len() == 1));
+    prop_assert!(low.is_empty() || (high.is_empty() && plan.ram().len() == 1));
     Ok(())
 }
 
@@ -259,7 +381,7 @@ fn the_arena_of_a_cut_vm_is_where_linux_puts_the_memmap() {
     assert_eq!(plan.arenas().len(), 3);
     assert_eq!(plan.arenas()[2].base, plan.regions()[125].base);
     assert_eq!(length(&arena_ranges(&plan)), 2 * GIB);
-    assert_eq!(plan.arenas().last().map(|arena| arena.end() + 4 * MIB), plan.slots().last().map(|slot| slot.end()));
+    assert_eq!(plan.arenas().last().map(|arena| arena.end() + 4 * MIB), plan.ram().last().map(|slot| slot.end()));
 }
 
 #[test]
@@ -314,7 +436,12 @@ fn the_map_as_json_says_the_same() {
     let map = MemoryMap { plan: &plan, backing: &backing, kernel, initramfs: None };
     let json = serde_json::to_value(map).expect("JSON");
     assert_eq!(json["size"], GIB);
-    assert_eq!(json["slots"][1], serde_json::json!({"start": ABOVE_4G, "end": ABOVE_4G + 512 * MIB}));
+    assert_eq!(
+        json["slots"][1],
+        serde_json::json!({
+            "start": ABOVE_4G, "end": ABOVE_4G + 512 * MIB, "node": 0, "page_size": 4096, "host_numa_node": null
+        })
+    );
     assert_eq!(json["e820"][1], serde_json::json!({"start": 0xe0000, "end": MIB, "kind": "reserved"}));
     assert_eq!(json["hand_off"]["regions"][0]["flags"], serde_json::json!(["RAGGED"]));
     assert_eq!(json["hand_off"]["arenas"][0]["end"], ABOVE_4G + 508 * MIB);

@@ -20,6 +20,8 @@ pub struct HostOptions {
     pub memory: MemorySize,
     /// The processors that programs run on, 1 to 63. The host has one more, for itself.
     pub cpus: u8,
+    /// The nodes that its memory is divided into, which is not so in truth.
+    pub nodes: u8,
     /// Files to give as block devices at their own paths. Writes to them are dropped.
     pub drives: Vec<PathBuf>,
     /// Directories that may be written to; all others are read-only.
@@ -102,6 +104,7 @@ impl Default for HostOptions {
         Self {
             memory: MemorySize::default(),
             cpus: 2,
+            nodes: 1,
             drives: Vec::new(),
             writable: Vec::new(),
             ports: Vec::new(),

@@ -61,7 +61,8 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.path("-kernel", &files.kernel);
     args.path("-initrd", &files.initramfs);
     let network = if options.ports.is_empty() { "" } else { ADDRESS };
-    args.pair("-append", format!("{KERNEL_COMMAND_LINE} {network}").trim_end());
+    let nodes = if options.nodes > 1 { format!(" numa=fake={}", options.nodes) } else { String::new() };
+    args.pair("-append", format!("{KERNEL_COMMAND_LINE}{nodes} {network}").trim_end());
     args.option("-chardev", "file,id=console,path=", &files.console);
     args.text("-serial chardev:console -device virtio-serial-pci");
     for (id, name, path) in
@@ -165,6 +166,13 @@ mod tests {
         let line = line(&HostOptions { ports: vec![2222, 80], ..HostOptions::default() });
         let netdev = "-netdev user,id=net,hostfwd=tcp:127.0.0.1:2222-:2222,hostfwd=tcp:127.0.0.1:80-:80 ";
         assert!(line.contains(netdev) && line.contains(ADDRESS), "{line}");
+    }
+
+    #[test]
+    fn a_host_has_one_node_unless_more_are_asked_for() {
+        assert!(!line(&HostOptions::default()).contains("numa"));
+        let line = line(&HostOptions { nodes: 2, ..HostOptions::default() });
+        assert!(line.contains("kvm.tsc_tolerance_ppm=20000 numa=fake=2 -chardev "), "{line}");
     }
 
     #[test]

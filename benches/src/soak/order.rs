@@ -122,7 +122,7 @@ impl Plan {
         if self.end.restarts() {
             guest = guest.options(["--restart-on-reset"]);
         }
-        guest.cpus(self.cpus)
+        guest.cpus(self.cpus.into())
     }
 
     /// What the tiny init checks; the kernel's log comes last.

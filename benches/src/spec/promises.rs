@@ -189,7 +189,7 @@ pub const PROMISES: &[Promise] = &[
     tests(
         "limit-vcpus",
         Section::Limits,
-        "vCPUs: 1 to 255 (one-byte APIC ids, of which the last means \"all\"), and no more than KVM allows",
+        "vCPUs: 1 to 1024, and no more than KVM allows",
         &["--test", "cli", "run --cpus boot="],
     ),
     tests(

@@ -38,7 +38,7 @@ fn kib(memory: &str) -> u64 {
 }
 
 fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
-    let guest = lab.guest().cpus(cpus).memory(&format!("size={memory}"));
+    let guest = lab.guest().cpus(cpus.into()).memory(&format!("size={memory}"));
     let ended = lab.passes(&guest.checks(&format!("cpus={cpus},meminfo")))?;
     let meminfo = ended.report("meminfo").ok_or("no meminfo")?;
     let present: u64 = zones(meminfo).iter().filter_map(|zone| zone["present"].as_u64()).sum();
@@ -50,7 +50,7 @@ fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
 /// What the kernel makes of CPUID is what flatboot means, with a number of vCPUs for which APIC ids have bits to spare, too.
 fn processors(lab: &Lab) -> Result<(), Failed> {
     for cpus in [1, 3, 4] {
-        let ended = lab.passes(&lab.guest().cpus(cpus).checks("processors,nodmesg=[Firmware Bug]"))?;
+        let ended = lab.passes(&lab.guest().cpus(cpus.into()).checks("processors,nodmesg=[Firmware Bug]"))?;
         let report = ended.report("processors").ok_or("no report")?;
         let said = report["processors"].as_array().ok_or("no processors")?;
         require(said.len() == usize::from(cpus), || format!("{report}"))?;

@@ -30,21 +30,21 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
 const NOTHING: (u8, &str) = (7, "nothing to boot");
 
 /// A guest whose kernel the firmware fetches from flatboot.
-fn guest(lab: &Lab) -> Result<Guest, Failed> {
+pub(crate) fn guest(lab: &Lab) -> Result<Guest, Failed> {
     let mut guest = lab.guest();
     guest.kernel = lab.kernel.join("bzImage");
     Ok(guest.options(["--firmware".into(), lab.firmware()?.as_os_str().to_owned()]))
 }
 
 fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
-    let guest = guest(lab)?.cpus(cpus).memory(&format!("size={memory}"));
+    let guest = guest(lab)?.cpus(cpus.into()).memory(&format!("size={memory}"));
     let ended = lab.passes(&guest.checks(&format!("cpus={cpus},meminfo,dmesg=memmap_handoff: ,nodmesg=ignored")))?;
     let line = ended.report("dmesg").map(|report| report["lines"].to_string()).unwrap_or_default();
     require(line.contains(" regions, "), || line)
 }
 
 /// The kernel's lists of regions and arenas.
-fn described(ended: &Ended) -> Result<(Vec<String>, Vec<String>), Failed> {
+pub(crate) fn described(ended: &Ended) -> Result<(Vec<String>, Vec<String>), Failed> {
     let files = &ended.report("handoff").ok_or("no report of the hand-off")?["files"];
     let lines = |name: &str| -> Vec<String> {
         let text = files[format!("memmap_handoff/{name}").as_str()].as_str().unwrap_or_default();

@@ -108,6 +108,12 @@ impl Lab {
         Ok(self.with_session(|session| session.run(&command))?)
     }
 
+    /// Runs a program on a host of its own.
+    pub(crate) fn on_host(&self, options: HostOptions, command: &Command) -> Result<Outcome, Failed> {
+        let writable = vec![self.scratch.path().to_path_buf()];
+        Ok(self.door.run(&HostOptions { writable, kernel: self.door.host_kernel()?, ..options }, command)?)
+    }
+
     /// Runs `guest` and requires that it passed all its checks and powered off.
     pub(crate) fn passes(&self, guest: &Guest) -> Result<Ended, Failed> {
         let ended = self.run(guest)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ACPI tables of a hardware-reduced machine (ACPI 6.5, section 4.1): RSDP, XSDT, FADT, DSDT, MADT, SRAT.
+//! ACPI tables of a hardware-reduced machine (ACPI 6.5, section 4.1): RSDP, XSDT, FADT, DSDT, MADT, SRAT, and
+//! SLIT if there is more than one node.
 //!
 //! A guest without firmware finds them in its memory ([`write`](fn@write)). Firmware places them itself, by a [script](loader).
 
@@ -12,8 +13,10 @@ mod relocatable;
 use relocatable::Tables;
 use vm_memory::{Bytes, GuestAddress};
 
+use crate::cpu::topology::CpuTopology;
 use crate::layout;
-use crate::memory::{GpaRange, GuestMemory};
+use crate::memory::{GuestMemory, Slot};
+use crate::numa::Nodes;
 
 const OEM_ID: [u8; 6] = *b"FLATBT";
 const OEM_TABLE_ID: [u8; 8] = *b"FLATBOOT";
@@ -38,14 +41,25 @@ pub enum AcpiError {
 /// What the tables describe.
 #[derive(Debug)]
 pub struct Machine<'a> {
-    /// Number of vCPUs; APIC ids are 0 to this, less one.
-    pub vcpus: u8,
+    /// The vCPUs, in groups.
+    pub cpus: CpuTopology,
     /// Number of virtio-mmio devices, in slot order.
     pub virtio_devices: usize,
     /// Whether there is a serial port.
     pub serial: bool,
-    /// RAM, all of NUMA node 0.
-    pub ram: &'a [GpaRange],
+    /// The nodes that they and memory lie on.
+    pub nodes: &'a Nodes,
+    /// Memory.
+    pub slots: &'a [Slot],
+}
+
+impl Machine<'_> {
+    /// Index and APIC id of each vCPU. There are at most 65536.
+    fn processors(&self) -> impl Iterator<Item = (u16, u32)> {
+        let cpus = self.cpus;
+        let last = u16::try_from(cpus.total() - 1).unwrap_or(u16::MAX);
+        (0..=last).map(move |index| (index, cpus.apic_id(index)))
+    }
 }
 
 /// Writes all tables into [`layout::ACPI`]; the RSDP is its first byte.

@@ -63,13 +63,14 @@ impl Tables {
     pub(super) fn new(machine: &Machine<'_>) -> Self {
         let mut tables = Self { rsdp: Vec::new(), body: Vec::new(), links: Vec::new(), sums: Vec::new() };
         let dsdt = tables.add(&dsdt::build(machine), 0..0);
-        let listed = [
+        let mut listed = vec![
             tables.add(&fixed::fadt(dsdt), FADT_X_DSDT..FADT_X_DSDT + POINTER),
-            tables.add(&processors::madt(machine.vcpus), 0..0),
+            tables.add(&processors::madt(machine), 0..0),
             tables.add(&processors::srat(machine), 0..0),
         ];
+        listed.extend(processors::slit(machine.nodes).map(|slit| tables.add(&slit, 0..0)));
         let mut xsdt = XSDT::new(OEM_ID, OEM_TABLE_ID, OEM_REVISION);
-        for table in listed {
+        for &table in &listed {
             xsdt.add_entry(table);
         }
         let xsdt = tables.add(&xsdt, XSDT_ENTRIES..XSDT_ENTRIES + listed.len() * POINTER);

@@ -17,14 +17,14 @@ use crate::devices::terminal;
 use crate::devices::virtio::{BalloonControl, Resizer, VirtioWorker};
 use crate::listener::Bound;
 use crate::memory::fault;
-use crate::memory::guest::{self, Backing, MapError};
+use crate::memory::guest::{self, MapError};
 use crate::memory::host::Host;
 use crate::memory::prefault::{self, Prefaulting};
 use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
 use crate::observe::counters::Counters;
 use crate::sandbox::Kind;
 use crate::timeline::Timeline;
-use crate::vcpu::{self, Shared, Threads, Waiting};
+use crate::vcpu::{self, Shared, Task, Threads, Waiting};
 use crate::vm::{self, Start, Vm};
 
 /// A VM with all its devices, before its first vCPU.
@@ -109,20 +109,19 @@ impl Assembled {
     ) -> Result<Self, BootError> {
         let host = config.memory.backing(&plan, kernel, config.cpus.early);
         let host = if kernel.is_some() { host } else { host.with_firmware(&plan) };
-        let backing = Backing { pages: config.memory.pages, shared: config.memory.shared };
-        Host::this().check(plan.slots(), backing, &host, config.memory.prefault)?;
+        Host::this().check(plan.slots(), &host, config.memory.prefault)?;
         timeline.phase("memory planned");
 
         let kvm = vm::open_kvm()?;
         plan.check_width(vm::address_width(&kvm)?)?;
         timeline.phase("KVM opened");
 
-        let memory = map(&plan, backing, &host)?;
+        let memory = map(&plan, &host)?;
         // Before anybody touches it.
         fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
         timeline.phase("memory mapped");
 
-        let vm = Vm::create(&kvm, &memory, config.cpus.boot.get(), config.cpus.nested)?;
+        let vm = Vm::create(&kvm, &memory, config.cpus.topology, &config.nodes, config.cpus.nested)?;
         timeline.phase("VM created");
 
         let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;
@@ -153,9 +152,9 @@ impl Assembled {
             jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
         });
-        let waiting = vcpu::start(&shared, config.cpus.boot.get(), &host.early, &host.ahead)?;
+        let waiting = vcpu::start(&shared, tasks(&config, &plan, &host))?;
         timeline.phase("vCPU threads started");
-        let prefaulting = prefault(&config, &memory, &host, timeline)?;
+        let prefaulting = prefault(&config, &plan, &memory, &host, timeline)?;
         start_workers(workers, &mut running, control)?;
         if let Some(writer) = serial_writer {
             let entry = Entry::new(control, Kind::SerialOutput, "serial output".to_owned());
@@ -216,14 +215,22 @@ fn start_workers(
     })
 }
 
-fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {
+fn acpi_machine<'a>(config: &'a MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {
     let serial = !matches!(config.serial, SerialConfig::Off);
-    acpi::Machine { vcpus: config.cpus.boot.get(), virtio_devices, serial, ram: plan.slots() }
+    acpi::Machine { cpus: config.cpus.topology, virtio_devices, serial, nodes: &config.nodes, slots: plan.slots() }
+}
+
+/// Where each vCPU's thread runs, and what it backs there: memory of the guest's node that the vCPU is on.
+fn tasks(config: &MachineConfig, plan: &MemoryPlan, host: &HostBacking) -> Vec<Task> {
+    let nodes: Vec<_> = (0..config.cpus.boot.get()).map(|index| config.nodes.of_cpu(index)).collect();
+    let placed =
+        |ranges: &[GpaRange]| -> Vec<_> { ranges.iter().map(|range| (*range, plan.node_of(range.start()))).collect() };
+    vcpu::tasks(config.cpus.affinities(), &nodes, &placed(&host.early), &placed(&host.ahead))
 }
 
 /// Maps memory; huge pages are asked for before any page of it is there.
-pub(super) fn map(plan: &MemoryPlan, backing: Backing, host: &HostBacking) -> Result<GuestMemory, MapError> {
-    let memory = guest::map(plan.slots(), backing)?;
+pub(super) fn map(plan: &MemoryPlan, host: &HostBacking) -> Result<GuestMemory, MapError> {
+    let memory = guest::map(plan.slots())?;
     for &range in &host.thp {
         if let Err(error) = guest::advise_huge(&memory, range) {
             // As on a host that has none: it costs speed, nothing else.
@@ -236,11 +243,13 @@ pub(super) fn map(plan: &MemoryPlan, backing: Backing, host: &HostBacking) -> Re
 /// Begins to back what must be there before the guest runs.
 fn prefault(
     config: &MachineConfig,
+    plan: &MemoryPlan,
     memory: &GuestMemory,
     host: &HostBacking,
     timeline: &Arc<Timeline>,
 ) -> Result<Prefaulting, BootError> {
     let timeline = Arc::clone(timeline);
     let done = move || timeline.phase("memory prefaulted");
-    Ok(prefault::start(memory, &host.prefault, config.memory.pages, config.memory.prefault, done)?)
+    let pages = plan.slots().iter().map(|slot| slot.backing.pages).max().unwrap_or_default();
+    Ok(prefault::start(memory, &host.prefault, pages, config.memory.prefault, done)?)
 }

@@ -17,6 +17,7 @@ use crate::devices::escape::{self, Escape};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::i8042::I8042;
 use crate::devices::input::{End, Input};
+use crate::devices::ioapic::IoApic;
 use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
@@ -173,6 +174,9 @@ pub(super) fn build(
         serial(config, vm, &mut ports, Arc::clone(&of_serial))?;
 
     let mut mmio = Bus::new();
+    if let Some(router) = vm.router() {
+        mmio.insert(layout::IOAPIC, shared(IoApic::new(router)))?;
+    }
     if firmware {
         firmware_power(&mut mmio)?;
     }

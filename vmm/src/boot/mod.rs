@@ -8,7 +8,7 @@ mod machine;
 
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, MemoryConfig, Payload};
+use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::running::WorkerError;
 use crate::ender::Ender;
@@ -17,7 +17,7 @@ use crate::kernel::{self, KernelError};
 use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
-use crate::memory::{AddressWidth, GpaRange, MemoryPlan, PlanError};
+use crate::memory::{GpaRange, MemoryPlan, PlanError, PlanInput};
 use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
@@ -93,7 +93,7 @@ pub fn prepare(config: Config, timeline: &Arc<Timeline>, control: &Control) -> R
 }
 
 /// Finds what of a boot can be wrong with what runs and its memory, as long as nothing of it is there.
-pub fn check(payload: &Payload, memory: &MemoryConfig) -> Result<(), BootError> {
+pub fn check(payload: &Payload, memory: &PlanInput) -> Result<(), BootError> {
     match payload {
         Payload::Kernel(kernel) => {
             let image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
@@ -102,7 +102,7 @@ pub fn check(payload: &Payload, memory: &MemoryConfig) -> Result<(), BootError> 
         Payload::Firmware(firmware) => {
             firmware::Image::inspect(&firmware.image)?;
             firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-            plan(memory)?;
+            MemoryPlan::new(memory)?;
         }
     }
     Ok(())
@@ -118,7 +118,7 @@ fn direct(
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
-    let (plan, initramfs) = plan_with_kernel(&config.memory, kernel, &image)?;
+    let (plan, initramfs) = plan_with_kernel(&config.plan_input(), kernel, &image)?;
     let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
     let vm = assembled.start(control, timeline)?;
 
@@ -148,10 +148,13 @@ fn through_firmware(
     control: &Control,
 ) -> Result<Prepared, BootError> {
     let image = firmware::Image::inspect(&firmware.image)?;
+    if config.cpus.topology.needs_wide_ids() {
+        return Err(FirmwareError::TooManyVcpus { largest: config.cpus.topology.largest_apic_id() }.into());
+    }
     timeline.phase("firmware image checked");
 
     let kernel = firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-    let plan = plan(&config.memory)?;
+    let plan = MemoryPlan::new(&config.plan_input())?;
     let mut assembled = Assembled::new(config, plan, None, timeline)?;
 
     let flash = Flash::load(&image)?;
@@ -174,18 +177,13 @@ fn fetched_kernel(kernel: &KernelConfig) -> Result<(&KernelConfig, u64), KernelE
     Ok((kernel, image.efi_setup_length()?))
 }
 
-/// Plans memory, for the widest addresses: nothing but the largest size depends on how wide this host's are.
-fn plan(memory: &MemoryConfig) -> Result<MemoryPlan, PlanError> {
-    MemoryPlan::new(&memory.plan_input(AddressWidth::reported(AddressWidth::MAX)))
-}
-
-/// The same, with the place of the initramfs in it.
+/// Plans memory, with the place of the initramfs in it.
 fn plan_with_kernel(
-    memory: &MemoryConfig,
+    memory: &PlanInput,
     kernel: &KernelConfig,
     image: &kernel::Image,
 ) -> Result<(MemoryPlan, Option<GpaRange>), PlanError> {
-    let mut plan = plan(memory)?;
+    let mut plan = MemoryPlan::new(memory)?;
     plan.check_kernel(image.footprint())?;
     let Some(file) = &kernel.initramfs else {
         return Ok((plan, None));

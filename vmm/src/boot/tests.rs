@@ -10,9 +10,11 @@ use super::assemble::map;
 use super::*;
 use crate::acpi;
 use crate::config::{RawConfig, ShapeArgs};
+use crate::cpu::topology::CpuTopology;
 use crate::images;
 use crate::memory::GuestMemory;
-use crate::memory::guest::{Backing, present};
+use crate::memory::guest::present;
+use crate::numa::Nodes;
 
 const MIB: u64 = 1 << 20;
 /// Offset of `p_memsz` in the only program header of [`images::vmlinux`].
@@ -36,7 +38,7 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         kernel: Some(path("kernel")),
         initramfs: (initramfs > 0).then(|| path("initramfs")),
         cmdline: "quiet".to_owned(),
-        shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned() },
+        shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
         rng: "off".to_owned(),
         serial: "null".to_owned(),
         shutdown_timeout: "1".to_owned(),
@@ -45,9 +47,9 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
     .unwrap();
     let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file()).unwrap();
-    let (plan, initramfs) = plan_with_kernel(&config.memory, &kernel, &image).unwrap();
+    let (plan, initramfs) = plan_with_kernel(&config.plan_input(), &kernel, &image).unwrap();
     let backing = config.memory.backing(&plan, Some(image.footprint()), true);
-    let memory = map(&plan, Backing::default(), &backing).unwrap();
+    let memory = map(&plan, &backing).unwrap();
     image.load(&memory).unwrap();
     load::initramfs(&memory, kernel.initramfs.as_ref(), initramfs).unwrap();
     let tables = load::Tables {
@@ -56,7 +58,13 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         plan: &plan,
         image: &image,
         initramfs,
-        acpi: acpi::Machine { vcpus: 255, virtio_devices: 14, serial: true, ram: plan.slots() },
+        acpi: acpi::Machine {
+            cpus: CpuTopology::flat(255),
+            virtio_devices: 14,
+            serial: true,
+            nodes: &Nodes::one(255),
+            slots: plan.slots(),
+        },
     };
     load::tables(&memory, &tables).unwrap();
     Written { _files: files, memory, plan, initramfs }

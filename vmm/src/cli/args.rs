@@ -99,13 +99,15 @@ pub enum Verb {
 }
 
 /// What describes a VM, and so cannot be with a file that does: all of [`RawConfig`].
-const VM_OPTIONS: [&str; 19] = [
+const VM_OPTIONS: [&str; 21] = [
     "kernel",
     "firmware",
     "initramfs",
     "cmdline",
     "cpus",
     "memory",
+    "memory_zones",
+    "numa",
     "handoff",
     "disks",
     "nets",

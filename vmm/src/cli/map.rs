@@ -9,7 +9,7 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, TableError};
 
 use super::args::MapArgs;
 use super::stdio;
-use crate::config::{ConfigError, CpuCount, CpusConfig, InputFile, MemoryConfig, OutputFile};
+use crate::config::{ConfigError, CpuCount, InputFile, MemoryConfig, OutputFile, parse_shape};
 use crate::kernel::{Image, KernelError};
 use crate::memory::{
     AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size, Study,
@@ -34,7 +34,7 @@ pub enum MapError {
     #[error(transparent)]
     Foreign(#[from] ForeignError),
     /// A key that has no meaning under another VMM.
-    #[error("--memory {0}: must have no keys but size, arenas and zeroed with --for")]
+    #[error("--memory {0}: must have no keys but size, arenas and zeroed, no zones and no --numa with --for")]
     ForeignKeys(String),
     /// The table cannot be made.
     #[error("--table: {0}")]
@@ -77,10 +77,11 @@ pub fn run(args: &MapArgs) -> Result<(), MapError> {
 
 /// Writes the table of a VM under another VMM; returns what to tell the user.
 fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
-    let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
+    let (_, memory, zones) = parse_shape(&args.shape).map_err(ConfigError::from)?;
     let Study { arenas, zeroed, .. } = memory.study;
     let study = Study { arenas, zeroed, ..Study::default() };
-    if memory != (MemoryConfig { size: memory.size, study, ..MemoryConfig::default() }) {
+    let ordinary = MemoryConfig { size: memory.size, study, ..MemoryConfig::default() };
+    if memory != ordinary || zones.len() != 1 || !args.shape.numa.is_empty() {
         return Err(MapError::ForeignKeys(args.shape.memory.clone()));
     }
     let plan = ForeignHandOff::new(vmm, memory.size, arenas, zeroed)?;
@@ -112,9 +113,8 @@ fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
 
 /// The map's text; `footprint` says what guest memory a kernel image takes.
 fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
-    let cpus = CpusConfig::parse(&args.shape.cpus).map_err(ConfigError::from)?;
-    let memory = MemoryConfig::parse(&args.shape.memory).map_err(ConfigError::from)?;
-    let mut plan = MemoryPlan::new(&memory.plan_input(host_address_width()))?;
+    let (cpus, memory, zones) = parse_shape(&args.shape).map_err(ConfigError::from)?;
+    let mut plan = MemoryPlan::new(&memory.plan_input(&zones, host_address_width()))?;
 
     let kernel = open("--kernel", args.kernel.as_deref())?;
     let initramfs = open("--initramfs", args.initramfs.as_deref())?;
@@ -169,7 +169,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn args(memory: &str) -> MapArgs {
-        let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: memory.to_owned() };
+        let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() };
         MapArgs { shape, kernel: None, initramfs: None, json: false, foreign: None, table: None }
     }
 
@@ -250,11 +250,15 @@ mod tests {
         let refused = |memory: &str| foreign(&args(memory), Foreign::QemuQ35).unwrap_err();
         for key in ["hugepages=on", "shared=on", "thp=off", "prefault=on", "layout=pc", "holes=1"] {
             let error = refused(&format!("size=64G,{key}"));
-            let said = format!("--memory size=64G,{key}: must have no keys but size, arenas and zeroed with --for");
+            let must = "must have no keys but size, arenas and zeroed, no zones and no --numa with --for";
+            let said = format!("--memory size=64G,{key}: {must}");
             assert_eq!(error.to_string(), said);
             assert!(error.is_usage());
         }
         assert!(refused("size=2G").is_usage());
+        let mut with_nodes = args("size=64G");
+        with_nodes.shape.numa = vec!["guest_numa_id=0,cpus=[0-1],memory_zones=[mem0]".to_owned()];
+        assert!(matches!(foreign(&with_nodes, Foreign::QemuQ35), Err(MapError::ForeignKeys(_))));
     }
 
     #[test]

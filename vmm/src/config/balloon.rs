@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::FieldError;
+use super::field::FieldError;
 use super::memory::MemoryConfig;
 use super::options::{OptionError, Options, parse_size};
 use crate::layout::PAGE_SIZE;
@@ -31,7 +31,7 @@ impl BalloonConfig {
             deflate_on_oom: options.switch("deflate_on_oom", false)?,
             free_page_reporting: options.switch("free_page_reporting", false)?,
         };
-        if memory.pages.is_huge() {
+        if memory.zones().iter().any(|zone| zone.backing.pages.is_huge()) {
             return Err(OptionError::word(OPTION, text, MUST_BE_BASE));
         }
         balloon.check_size(memory).map_err(|error| options.wrong_field(&error))?;
@@ -40,7 +40,7 @@ impl BalloonConfig {
 
     /// What is wrong with one of a JSON file, as a path and what would be right.
     pub(super) fn check(&self, memory: &MemoryConfig) -> Result<(), String> {
-        if memory.pages.is_huge() {
+        if memory.zones().iter().any(|zone| zone.backing.pages.is_huge()) {
             return Err(format!("balloon: {MUST_BE_BASE}"));
         }
         self.check_size(memory).map_err(|error| format!("balloon{error}"))
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str, memory: &str) -> Result<BalloonConfig, String> {
-        let memory = MemoryConfig::parse(memory).unwrap();
+        let memory = MemoryConfig::parse(memory, &[]).unwrap();
         let parsed = BalloonConfig::parse(text, &memory).map_err(|error| error.to_string());
         if let Ok(balloon) = parsed {
             assert_eq!(balloon.check(&memory), Ok(()));
@@ -105,10 +105,10 @@ mod tests {
         ] {
             assert_eq!(parse(text, memory), Err(expected), "{text}");
         }
-        let memory = MemoryConfig::parse("size=512M").unwrap();
+        let memory = MemoryConfig::parse("size=512M", &[]).unwrap();
         let wrong = BalloonConfig { size: 1 << 40, ..BalloonConfig::default() };
         assert_eq!(wrong.check(&memory), Err(format!("balloon.size=1099511627776: {must}")));
-        let huge = MemoryConfig::parse("size=512M,hugepages=on").unwrap();
+        let huge = MemoryConfig::parse("size=512M,hugepages=on", &[]).unwrap();
         assert_eq!(BalloonConfig::default().check(&huge), Err(format!("balloon: {MUST_BE_BASE}")));
     }
 }

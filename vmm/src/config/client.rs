@@ -26,6 +26,7 @@ const VM: Section = Section {
         "payload",
         "cpus",
         "memory",
+        "numa",
         "handoff",
         "disks",
         "net",
@@ -45,19 +46,32 @@ const VM: Section = Section {
 };
 const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
 const CPUS: Section = Section {
-    own: &["boot_vcpus", "max_vcpus", "early", "nested"],
-    foreign: &[
-        ("core_scheduling", |value| value == "Off"),
-        ("features", all_empty),
-        ("max_phys_bits", anything),
-        ("topology", is_flat),
-    ],
+    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "early", "nested"],
+    foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
-    own: &["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"],
+    own: &[
+        "size",
+        "hugepages",
+        "hugepage_size",
+        "shared",
+        "zones",
+        "thp",
+        "prefault",
+        "layout",
+        "arenas",
+        "zeroed",
+        "holes",
+    ],
     // How much could be added, and how.
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
+const ZONE: Section = Section {
+    own: &["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"],
+    // How much could be added.
+    foreign: &[("hotplug_size", anything)],
+};
+const NUMA: Section = Section { own: &["guest_numa_id", "cpus", "memory_zones", "distances"], foreign: &[] };
 const DISK: Section = Section {
     own: &[
         "path",
@@ -130,12 +144,6 @@ fn is_plain(value: &Value) -> bool {
     fields.is_some_and(|fields| fields.iter().all(|(name, value)| ROOM.contains(&name.as_str()) || all_empty(value)))
 }
 
-/// One package of single-threaded cores: that is what guests see.
-fn is_flat(value: &Value) -> bool {
-    let single = ["threads_per_core", "dies_per_package", "packages"];
-    value.is_object() && single.iter().all(|field| value.get(field).is_none_or(|found| found == 1))
-}
-
 const VSOCK: Section = Section { own: &["cid", "socket", "id", "rate_limiter_config"], foreign: &[] };
 
 impl Section {
@@ -192,11 +200,11 @@ impl Section {
     }
 
     /// The same of each of those in the list `name` of `fields`, if it is there.
-    fn settle_each(&self, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
+    fn settle_each(&self, path: &str, name: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
         let Some(Value::Array(devices)) = fields.get_mut(name) else { return Ok(()) };
         for (index, device) in devices.iter_mut().enumerate() {
             if let Value::Object(device) = device {
-                self.settle_limited(&format!("{name}[{index}]."), device)?;
+                self.settle_limited(&format!("{path}{name}[{index}]."), device)?;
             }
         }
         Ok(())
@@ -237,8 +245,12 @@ impl VmConfig {
         ] {
             section.settle_in(name, &mut fields)?;
         }
-        DISK.settle_each("disks", &mut fields)?;
-        NET.settle_each("net", &mut fields)?;
+        if let Some(Value::Object(memory)) = fields.get_mut("memory") {
+            ZONE.settle_each("memory.", "zones", memory)?;
+        }
+        NUMA.settle_each("", "numa", &mut fields)?;
+        DISK.settle_each("", "disks", &mut fields)?;
+        NET.settle_each("", "net", &mut fields)?;
         if let Some(Value::Object(vsock)) = fields.get_mut("vsock") {
             VSOCK.settle_limited("vsock.", vsock)?;
         }
@@ -289,7 +301,7 @@ mod tests {
                 "features": {"amx": false}, "core_scheduling": "Off", "nested": true},
             "memory": {"size": 1 << 30, "hotplug_size": 1u64 << 34, "hotplugged_size": 0, "mergeable": false,
                 "hotplug_method": "VirtioMem", "shared": false, "hugepages": false, "hugepage_size": null,
-                "prefault": false, "thp": true, "zones": null, "reserve": false},
+                "prefault": false, "thp": true, "zones": null, "reserve": false}, "numa": null,
             "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 1,
                 "queue_size": 128, "vhost_user": false, "vhost_socket": null, "pci_segment": 0, "image_type": "Unknown",
                 "rate_limiter_config": {"ops": {"size": 0, "refill_time": 0}}, "sparse": true}],
@@ -312,11 +324,14 @@ mod tests {
             ("rtc", json!({}), "rtc"),
             ("watchdog", json!(true), "watchdog=true"),
             ("platform", json!({"uuid": "x"}), "platform"),
-            ("cpus", json!({"affinity": [{"vcpu": 0, "host_cpus": [0]}]}), "cpus.affinity"),
-            ("cpus", json!({"topology": {"threads_per_core": 2}}), "cpus.topology"),
             ("cpus", json!({"core_scheduling": "Vm"}), "cpus.core_scheduling=\"Vm\""),
-            ("memory", json!({"zones": [{"id": "a", "size": 1}]}), "memory.zones"),
             ("disks", json!([{"path": "/d"}, {"path": "/e", "backing_files": true}]), "disks[1].backing_files=true"),
+            (
+                "memory",
+                json!({"zones": [{"id": "a", "size": 1, "file": "/dev/shm"}]}),
+                "memory.zones[0].file=\"/dev/shm\"",
+            ),
+            ("numa", json!([{"guest_numa_id": 0, "pci_segments": [1]}]), "numa[0].pci_segments"),
             ("nonsense", json!(1), "nonsense=1"),
         ] {
             let mut config = json!({"payload": {"kernel": "/k"}});
@@ -348,6 +363,14 @@ mod tests {
             (
                 r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "queue_size": 100}]}"#,
                 "disks[0].queue_size=100: must be a power of two, 4 to 1024",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 2, "max_vcpus": 4, "topology": {"threads_per_core": 4}}}"#,
+                "cpus.topology=4:1:1:1: must be numbers whose product is that of the vCPUs, 2",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "cpus": {"affinity": [{"vcpu": 1, "host_cpus": [0, 2]}]}}"#,
+                "cpus.affinity=[1@[0,2]]: must be of a vCPU below 1",
             ),
             (
                 r#"{"payload": {"kernel": "k"}, "memory": 5}"#,

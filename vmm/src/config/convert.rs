@@ -12,24 +12,22 @@ use super::disk::{DiskConfig, DiskOption};
 use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
 use super::handoff::{HandOff, HandOffOption};
+use super::limits::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::memory::MemoryConfig;
 use super::net::{self, NetOption};
+use super::numa;
 use super::options::{OptionError, Options, parse_number, parse_size};
 use super::output::OutputFile;
 use super::payload::{Payload, PayloadOption};
 use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption};
+use super::shape::parse_numa;
 use super::vcpus::CpusConfig;
 use super::vm::{PayloadFields, RngFields, VmConfig};
 use super::vsock::{self, VsockOption};
 use super::{Config, MachineConfig};
-use crate::layout::VIRTIO_SLOTS;
 use crate::leave::Leave;
-
-/// Most disks, network interfaces, and devices that there are one of: one virtio slot is the random number generator's.
-pub(super) const MAX_DEVICES: usize = VIRTIO_SLOTS - 1;
-/// A day: longer is a mistake.
-pub(super) const MAX_SHUTDOWN_TIMEOUT: u64 = 86_400;
+use crate::memory::{AddressWidth, PlanInput};
 
 impl TryFrom<RawConfig> for VmConfig {
     type Error = ConfigError;
@@ -37,7 +35,9 @@ impl TryFrom<RawConfig> for VmConfig {
     /// Takes the texts; no file is looked at.
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         let cpus = CpusConfig::parse(&raw.shape.cpus)?;
-        let memory = MemoryConfig::parse(&raw.shape.memory)?;
+        let memory = MemoryConfig::parse(&raw.shape.memory, &raw.shape.memory_zones)?;
+        let numa = parse_numa(&raw.shape.numa)?;
+        numa::resolved(&numa, &cpus, &memory).map_err(|wrong| wrong.in_options())?;
         let handoff = HandOffOption::parse(&raw.handoff)?;
         let disks = parse_disks(&raw.disks)?;
         let net = parse_nets(&raw.nets, &disks)?;
@@ -56,6 +56,7 @@ impl TryFrom<RawConfig> for VmConfig {
             payload,
             cpus,
             memory,
+            numa,
             handoff,
             disks,
             net,
@@ -80,10 +81,11 @@ impl VmConfig {
     }
 
     /// Looks at the files as they are now, while a VM has them that was made from this: whether another one could open them. It
-    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, with the memory
-    /// that it is to have.
-    pub fn look_again(&self) -> Result<(Payload, MemoryConfig), ConfigError> {
+    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, with what
+    /// its memory follows from.
+    pub fn look_again(&self) -> Result<(Payload, PlanInput), ConfigError> {
         let vm = self.clone();
+        let (_, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory).map_err(|wrong| wrong.in_options())?;
         let payload = vm.open_payload()?;
         vm.handoff.open()?;
         vm.disks.into_iter().try_for_each(|disk| disk.open().map(drop))?;
@@ -91,7 +93,7 @@ impl VmConfig {
         // One that is not there is created, and removed again.
         vm.serial.open()?;
         vm.timeline.map(|path| OutputFile::open("--timeline", &path)).transpose()?;
-        Ok((payload, vm.memory))
+        Ok((payload, vm.memory.plan_input(&zones, AddressWidth::reported(AddressWidth::MAX))))
     }
 }
 
@@ -106,6 +108,8 @@ impl TryFrom<VmConfig> for Config {
 impl Config {
     /// Opens the files: first those to read, last those to write. `leave` gets to know what a signal must not leave behind.
     pub fn open(vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
+        // That it is valid was seen when it was made.
+        let (nodes, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory).map_err(|wrong| wrong.in_options())?;
         let payload = vm.open_payload()?;
         let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
         let hand_off = vm.handoff.open()?;
@@ -125,6 +129,8 @@ impl Config {
         let machine = MachineConfig {
             cpus,
             memory,
+            zones,
+            nodes,
             hand_off,
             disks,
             nets,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{ConfigError, FieldError};
+use super::error::ConfigError;
+use super::field::FieldError;
 use super::file::{FileError, FileFault, identity, kind};
 use super::image::{self, ImageType};
 use super::lock::{Lock, lock};

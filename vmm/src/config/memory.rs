@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much memory, and how the host backs it.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::error::FieldError;
+use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number, parse_size};
+use super::pages::{MUST_BE_PAGES, host_pages};
+use super::zone::{self, ZoneOption};
 use crate::memory::{
-    AddressWidth, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput, Prefault,
-    Size, Study, Thp,
+    AddressWidth, Backing, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput,
+    Prefault, Size, Study, Thp, Zone,
 };
 
 const OPTION: &str = "--memory";
-const MUST_BE_PAGES: &str = "must be 2M or 1G";
+/// What the only zone is called where nothing is said of any.
+const ZONE: &str = "mem0";
 const KEYS: [&str; 10] =
     ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"];
 
 /// How much memory, and how the host backs it.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "MemoryFields", into = "MemoryFields")]
 pub struct MemoryConfig {
     /// All of the VM's RAM: a multiple of the pages that back it.
     pub size: MemorySize,
-    /// Pages that back it.
-    pub pages: HostPages,
-    /// Backed by a file that other processes can map (memfd), not by anonymous memory.
-    pub shared: bool,
+    /// What backs it, where it has no parts.
+    pub backing: Backing,
+    /// Its parts, which add up to its size.
+    pub zones: Vec<ZoneOption>,
     /// Where to ask the host for transparent huge pages.
     pub thp: Thp,
     /// What host memory is there before the guest runs.
@@ -34,7 +39,7 @@ pub struct MemoryConfig {
 }
 
 /// The same as it is written, as options or as JSON: each value by itself is possible, together they may not be.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct MemoryFields {
@@ -43,6 +48,8 @@ struct MemoryFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     hugepage_size: Option<u64>,
     shared: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    zones: Vec<ZoneOption>,
     thp: Thp,
     prefault: Prefault,
     layout: Layout,
@@ -58,6 +65,7 @@ impl Default for MemoryFields {
             hugepages: false,
             hugepage_size: None,
             shared: false,
+            zones: Vec::new(),
             thp: Thp::default(),
             prefault: Prefault::default(),
             layout: Layout::default(),
@@ -70,11 +78,13 @@ impl Default for MemoryFields {
 
 impl From<MemoryConfig> for MemoryFields {
     fn from(memory: MemoryConfig) -> Self {
-        let MemoryConfig { size, pages, shared, thp, prefault, study } = memory;
+        let MemoryConfig { size, backing: Backing { pages, shared, .. }, zones, thp, prefault, study } = memory;
         let Study { layout, arenas, zeroed, holes } = study;
         let hugepage_size = pages.is_huge().then_some(pages.bytes());
-        let (size, hugepages, holes) = (size.bytes(), pages.is_huge(), holes.into());
-        Self { size, hugepages, hugepage_size, shared, thp, prefault, layout, arenas, zeroed, holes }
+        // Zones say it all.
+        let size = if zones.is_empty() { size.bytes() } else { 0 };
+        let (hugepages, holes) = (pages.is_huge(), holes.into());
+        Self { size, hugepages, hugepage_size, shared, zones, thp, prefault, layout, arenas, zeroed, holes }
     }
 }
 
@@ -82,20 +92,22 @@ impl TryFrom<MemoryFields> for MemoryConfig {
     type Error = FieldError;
 
     fn try_from(fields: MemoryFields) -> Result<Self, FieldError> {
-        let MemoryFields { shared, thp, prefault, layout, arenas, zeroed, .. } = fields;
-        let pages = host_pages(&fields)?;
-        let size = memory_size(fields.size, pages)?;
+        let pages = host_pages(fields.hugepages, fields.hugepage_size)?;
+        let size = if fields.zones.is_empty() { memory_size(fields.size, pages)? } else { zoned_size(&fields)? };
+        let holes = holes(fields.holes, pages)?;
+        let MemoryFields { shared, zones, thp, prefault, layout, arenas, zeroed, .. } = fields;
         if prefault == Prefault::Arenas && !arenas {
             return Err(FieldError::new("prefault", &prefault, "must be on or off with arenas=off"));
         }
-        let study = Study { layout, arenas, zeroed, holes: holes(fields.holes, pages)? };
-        Ok(Self { size, pages, shared, thp, prefault, study })
+        let study = Study { layout, arenas, zeroed, holes };
+        let backing = Backing { pages, shared, host_node: None };
+        Ok(Self { size, backing, zones, thp, prefault, study })
     }
 }
 
 impl MemoryConfig {
-    /// Takes the text of `--memory`.
-    pub fn parse(text: &str) -> Result<Self, OptionError> {
+    /// Takes the text of `--memory`, and of each `--memory-zone`.
+    pub fn parse(text: &str, zones: &[String]) -> Result<Self, OptionError> {
         let options = Options::parse(OPTION, text, &KEYS)?;
         let size = options.value("size", parse_size)?;
         let fields = MemoryFields {
@@ -103,6 +115,7 @@ impl MemoryConfig {
             hugepages: options.switch("hugepages", false)?,
             hugepage_size: options.value("hugepage_size", |value| parse_size(value).map_err(|_| MUST_BE_PAGES))?,
             shared: options.switch("shared", false)?,
+            zones: zones.iter().map(|zone| ZoneOption::parse(zone)).collect::<Result<_, _>>()?,
             thp: options.value("thp", parse_thp)?.unwrap_or_default(),
             prefault: options.value("prefault", parse_prefault)?.unwrap_or_default(),
             layout: options.value("layout", parse_layout)?.unwrap_or_default(),
@@ -111,13 +124,26 @@ impl MemoryConfig {
             holes: options.value("holes", |value| parse_number(value).ok_or_else(must_be_holes))?.unwrap_or(0),
         };
         // As it was typed, not as it was understood.
-        Self::try_from(fields).map_err(|error| options.wrong_field(&error))
+        Self::try_from(fields).map_err(|error| match error.field {
+            "zones" => zone::wrong_id(&error),
+            _ => options.wrong_field(&error),
+        })
     }
 
-    /// What the memory plan follows from, with guest physical addresses of that width.
+    /// Its parts; all of it where nothing is said of any.
     #[must_use]
-    pub fn plan_input(&self, address_width: AddressWidth) -> PlanInput {
-        PlanInput { size: self.size, pages: self.pages, study: self.study, address_width }
+    pub fn zones(&self) -> Vec<ZoneOption> {
+        if !self.zones.is_empty() {
+            return self.zones.clone();
+        }
+        vec![ZoneOption { id: ZONE.to_owned(), size: self.size.bytes(), backing: self.backing }]
+    }
+
+    /// What the memory plan follows from, with its parts in order and guest physical addresses of that width.
+    #[must_use]
+    pub fn plan_input(&self, zones: &[Zone], address_width: AddressWidth) -> PlanInput {
+        let zones = if self.zones.is_empty() { Vec::new() } else { zones.to_vec() };
+        PlanInput { size: self.size, backing: self.backing, zones, study: self.study, address_width }
     }
 
     /// What host memory is asked for beforehand; `kernel` is where the kernel goes, `early` whether vCPU threads back what the
@@ -125,18 +151,6 @@ impl MemoryConfig {
     #[must_use]
     pub fn backing(&self, plan: &MemoryPlan, kernel: Option<GpaRange>, early: bool) -> HostBacking {
         HostBacking::new(plan, kernel, self.thp, self.prefault, early)
-    }
-}
-
-fn host_pages(fields: &MemoryFields) -> Result<HostPages, FieldError> {
-    let Some(bytes) = fields.hugepage_size else {
-        return Ok(if fields.hugepages { HostPages::Huge2M } else { HostPages::Base });
-    };
-    let pages = [HostPages::Huge2M, HostPages::Huge1G].into_iter().find(|pages| pages.bytes() == bytes);
-    match pages {
-        None => Err(FieldError::new("hugepage_size", &bytes, MUST_BE_PAGES)),
-        Some(_) if !fields.hugepages => Err(FieldError::new("hugepage_size", &bytes, "must be with hugepages=on")),
-        Some(pages) => Ok(pages),
     }
 }
 
@@ -148,6 +162,33 @@ fn memory_size(bytes: u64, pages: HostPages) -> Result<MemorySize, FieldError> {
         return Err(wrong(&format!("must be a multiple of {:#} with {by}", Size(pages.bytes()))));
     }
     Ok(size)
+}
+
+/// The size of all zones together; what they say of themselves cannot be said of all.
+fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
+    const EACH: &str = "must be off with zones, each of which has its own";
+    if fields.size != 0 {
+        return Err(FieldError::new("size", &fields.size, "must be 0 with zones, whose sizes add up"));
+    }
+    for (field, on) in [("hugepages", fields.hugepages), ("shared", fields.shared)] {
+        if on {
+            return Err(FieldError::new(field, &"on", EACH));
+        }
+    }
+    if fields.holes > 0 {
+        return Err(FieldError::new("holes", &fields.holes, "must be 0 with zones"));
+    }
+    let mut seen = HashSet::new();
+    let mut sum = 0u64;
+    for zone in &fields.zones {
+        let wrong = |must: &str| FieldError::new("zones", &zone.id, must);
+        if !seen.insert(zone.id.as_str()) {
+            return Err(wrong("is the id of two zones: must be the id of one"));
+        }
+        sum = sum.checked_add(zone.size).ok_or_else(|| wrong("makes all zones together too large: must be less"))?;
+    }
+    let last = fields.zones.last().map_or("", |zone| zone.id.as_str());
+    MemorySize::try_from(sum).map_err(|must| FieldError::new("zones", &last, &format!("all zones together {must}")))
 }
 
 fn parse_prefault(value: &str) -> Result<Prefault, &'static str> {
@@ -197,28 +238,28 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_an_ordinary_vm() {
-        let memory = MemoryConfig::parse("size=1G").unwrap();
+        let memory = MemoryConfig::parse("size=1G", &[]).unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(1 << 30).unwrap(),
-            pages: HostPages::Base,
-            shared: false,
+            backing: Backing::default(),
+            zones: vec![],
             thp: Thp::Early,
             prefault: Prefault::Off,
             study: Study { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 },
         };
         assert_eq!(memory, expected);
         let width = AddressWidth::reported(40);
-        assert_eq!(memory.plan_input(width), PlanInput::new(memory.size, width));
+        assert_eq!(memory.plan_input(&[], width), PlanInput::new(memory.size, width));
     }
 
     #[test]
     fn every_key_is_taken() {
         let text = "size=64G,hugepages=on,hugepage_size=2M,shared=on,thp=off,prefault=on,layout=pc,arenas=off,zeroed=off,holes=63";
-        let memory = MemoryConfig::parse(text).unwrap();
+        let memory = MemoryConfig::parse(text, &[]).unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(64 << 30).unwrap(),
-            pages: HostPages::Huge2M,
-            shared: true,
+            backing: Backing { pages: HostPages::Huge2M, shared: true, host_node: None },
+            zones: vec![],
             thp: Thp::Off,
             prefault: Prefault::All,
             study: Study { layout: Layout::Pc, arenas: false, zeroed: false, holes: 63 },
@@ -235,7 +276,7 @@ mod tests {
             ("size=1G,hugepages=on,hugepage_size=1073741824", HostPages::Huge1G),
             ("size=1G,hugepages=off", HostPages::Base),
         ] {
-            assert_eq!(MemoryConfig::parse(text).unwrap().pages, pages, "{text}");
+            assert_eq!(MemoryConfig::parse(text, &[]).unwrap().backing.pages, pages, "{text}");
         }
     }
 
@@ -272,7 +313,38 @@ mod tests {
                  thp, prefault, layout, arenas, zeroed, holes",
             ),
         ] {
-            assert_eq!(MemoryConfig::parse(text).unwrap_err().to_string(), expected);
+            assert_eq!(MemoryConfig::parse(text, &[]).unwrap_err().to_string(), expected);
         }
+    }
+
+    #[test]
+    fn zones_add_up_and_say_it_all() {
+        let zones = ["id=a,size=128M,shared=on".to_owned(), "id=b,size=1G".to_owned()];
+        let memory = MemoryConfig::parse("size=0,thp=all", &zones).unwrap();
+        assert_eq!((memory.size.bytes(), memory.zones().len(), memory.thp), (1152 << 20, 2, Thp::All));
+        let json = serde_json::to_value(&memory).unwrap();
+        assert_eq!((&json["size"], &json["zones"][1]["id"]), (&0.into(), &"b".into()));
+        assert_eq!(serde_json::from_value::<MemoryConfig>(json).unwrap(), memory);
+        for (text, expected) in [
+            ("size=1152M", "--memory size=1152M: must be 0 with zones, whose sizes add up"),
+            ("size=0,hugepages=on", "--memory hugepages=on: must be off with zones, each of which has its own"),
+            ("size=0,shared=on", "--memory shared=on: must be off with zones, each of which has its own"),
+            ("size=0,holes=1", "--memory holes=1: must be 0 with zones"),
+        ] {
+            assert_eq!(MemoryConfig::parse(text, &zones).unwrap_err().to_string(), expected);
+        }
+        for (zones, expected) in [
+            (["id=a,size=1G", "id=a,size=1G"], "--memory-zone id=a: is the id of two zones: must be the id of one"),
+            (["id=a,size=16M", "id=b,size=16M"], "--memory-zone id=b: all zones together must be at least 64M"),
+            (
+                ["id=a,size=16777215T", "id=b,size=16777215T"],
+                "--memory-zone id=b: makes all zones together too large: must be less",
+            ),
+        ] {
+            let error = MemoryConfig::parse("size=0", &zones.map(str::to_owned)).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+        let alone = MemoryConfig::parse("size=1G,shared=on", &[]).unwrap().zones();
+        assert_eq!((alone[0].id.as_str(), alone[0].size, alone[0].backing.shared), ("mem0", 1 << 30, true));
     }
 }

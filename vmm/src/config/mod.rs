@@ -14,21 +14,28 @@ mod disk;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;
+mod field;
 mod file;
 mod handoff;
 mod image;
+mod limits;
+mod lists;
 mod lock;
 mod memory;
 mod net;
+mod numa;
 mod options;
 mod output;
+mod pages;
 mod payload;
 mod rate;
 mod raw;
 mod serial;
+mod shape;
 mod vcpus;
 mod vm;
 mod vsock;
+mod zone;
 
 use std::fs::File;
 use std::time::Duration;
@@ -37,20 +44,27 @@ pub use balloon::BalloonConfig;
 pub use cmdline::{Cmdline, CmdlineError};
 pub use console::{ConsoleConfig, ConsoleError};
 pub use disk::{DiskConfig, DiskOption, SECTOR_SIZE};
-pub use error::{ConfigError, FieldError, JsonError};
+pub use error::{ConfigError, JsonError};
+pub use field::FieldError;
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
 pub use memory::MemoryConfig;
 pub use net::{NetConfig, NetError, NetOption};
+pub use numa::NumaOption;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};
 pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
+pub use shape::parse_shape;
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
 pub use vm::{AddError, VmConfig};
 pub use vsock::{VsockConfig, VsockError, VsockOption};
+pub use zone::ZoneOption;
+
+use crate::memory::{AddressWidth, PlanInput, Zone};
+use crate::numa::Nodes;
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
 ///
@@ -77,6 +91,10 @@ pub struct MachineConfig {
     pub cpus: CpusConfig,
     /// How much memory, and how the host backs it.
     pub memory: MemoryConfig,
+    /// The parts of memory, in the order of the guest's addresses.
+    pub zones: Vec<Zone>,
+    /// The nodes that vCPUs and memory lie on.
+    pub nodes: Nodes,
     /// What the guest is told about its memory.
     pub hand_off: HandOff,
     /// The disks, in the order in which the guest sees them.
@@ -97,4 +115,12 @@ pub struct MachineConfig {
     pub serial_limit: Option<u64>,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
+}
+
+impl MachineConfig {
+    /// What its memory follows from, for the widest addresses: nothing but the largest size depends on how wide this host's are.
+    #[must_use]
+    pub fn plan_input(&self) -> PlanInput {
+        self.memory.plan_input(&self.zones, AddressWidth::reported(AddressWidth::MAX))
+    }
 }

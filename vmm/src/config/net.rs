@@ -7,7 +7,8 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{ConfigError, FieldError};
+use super::error::ConfigError;
+use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
 use crate::devices::virtio::net::passt::{self, Forward};

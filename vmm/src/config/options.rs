@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cloud Hypervisor's option syntax: `key=value,key=value`, a value with commas in double quotes, sizes with K, M, G or T.
+//! Cloud Hypervisor's option syntax: `key=value,key=value`, a value with commas in double quotes or, if it is a list, in brackets,
+//! sizes with K, M, G or T.
 
 use std::fmt::Display;
 
-use super::error::FieldError;
+use super::field::FieldError;
 
 /// What is wrong with the text of an option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,8 @@ pub enum OptionError {
     Duplicate { option: &'static str, key: String, value: String },
     #[error("{option} {text}: has an odd number of quotes: must close every one")]
     OpenQuote { option: &'static str, text: String },
+    #[error("{option} {text}: has a list without end: must close every bracket")]
+    OpenBracket { option: &'static str, text: String },
     #[error("{option} {keys}: is missing: must be given")]
     Missing { option: &'static str, keys: &'static str },
     #[error("{option} {key}={value}: {must}")]
@@ -118,19 +121,30 @@ impl Options {
     }
 }
 
-/// Splits at commas outside double quotes, and takes the quotes away.
+/// Splits at commas outside double quotes, which are taken away, and outside lists, whose bracket follows the equals sign.
 fn split(option: &'static str, text: &str) -> Result<Vec<String>, OptionError> {
     let mut parts = vec![String::new()];
-    let mut quoted = false;
+    let (mut quoted, mut depth) = (false, 0u32);
     for character in text.chars() {
-        match (character, parts.last_mut()) {
-            ('"', _) => quoted = !quoted,
-            (',', _) if !quoted => parts.push(String::new()),
-            (other, Some(part)) => part.push(other),
-            (_, None) => {}
+        let Some(part) = parts.last_mut() else { break };
+        match character {
+            '"' => quoted = !quoted,
+            ',' if !quoted && depth == 0 => parts.push(String::new()),
+            other => {
+                match other {
+                    '[' if !quoted && (depth > 0 || part.ends_with('=')) => depth += 1,
+                    ']' if !quoted => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                part.push(other);
+            }
         }
     }
-    if quoted { Err(OptionError::OpenQuote { option, text: text.to_owned() }) } else { Ok(parts) }
+    match (quoted, depth) {
+        (true, _) => Err(OptionError::OpenQuote { option, text: text.to_owned() }),
+        (false, 1..) => Err(OptionError::OpenBracket { option, text: text.to_owned() }),
+        (false, 0) => Ok(parts),
+    }
 }
 
 fn quoted_if_empty(part: &str) -> String {
@@ -177,6 +191,21 @@ mod tests {
     }
 
     #[test]
+    fn lists_hold_commas() {
+        let get = |text| Options::parse("--x", text, &KEYS).unwrap().get("path").map(str::to_owned);
+        for (text, value) in [
+            ("path=[a,[b,c],d],size=1", "[a,[b,c],d]"),
+            ("size=1,path=[]", "[]"),
+            // Names of files may have brackets elsewhere, and anywhere in quotes.
+            ("path=a[,size=1", "a["),
+            ("path=]a,size=1", "]a"),
+            ("path=\"[a\",size=1", "[a"),
+        ] {
+            assert_eq!(get(text).as_deref(), Some(value), "{text}");
+        }
+    }
+
+    #[test]
     fn wrong_text_is_named() {
         for (text, expected) in [
             ("64G", "--x 64G: must be written KEY=VALUE; the keys are size, path, thp"),
@@ -186,6 +215,7 @@ mod tests {
             ("sise=1", "--x sise=1: there is no key sise: must be one of size, path, thp"),
             ("size=1,size=2", "--x size=2: size is given twice: must be given once"),
             ("path=\"a", "--x path=\"a: has an odd number of quotes: must close every one"),
+            ("path=[a,[b],size=1", "--x path=[a,[b],size=1: has a list without end: must close every bracket"),
         ] {
             assert_eq!(message(text), expected);
         }

@@ -9,9 +9,14 @@ use super::cmdline::Cmdline;
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
 pub struct ShapeArgs {
-    /// Virtual CPUs: boot=N, 1 to 255, what they can, and what their threads do
-    /// first
+    /// Virtual CPUs: boot=N, 1 to 1024, how they are grouped, where they run, what
+    /// they can, and what their threads do first
     ///
+    ///   topology=T:C:D:P     threads of a core, cores of a die, dies of a
+    ///                        package, packages [1:N:1:1]
+    ///   affinity=[VCPU@[CPUS],...]
+    ///                        which CPUs of the host a vCPU runs on, as in
+    ///                        [0@[0-3],1@[2,4]]; the others run on all
     ///   nested=on|off        the guest may run VMs of its own (VMX, SVM), where
     ///                        this host's KVM can [on]
     ///   early=on|off         back what the guest touches first, kernel and
@@ -48,6 +53,39 @@ pub struct ShapeArgs {
     ///                        apart, to study such maps [0]
     #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", default_value = "size=512M", verbatim_doc_comment)]
     pub memory: String,
+
+    /// A part of guest memory that is backed in its own way; may be given several
+    /// times, with --memory size=0
+    ///
+    ///   id=NAME              what --numa calls it
+    ///   size=SIZE            a multiple of 128M, but for the last in memory
+    ///   hugepages=, hugepage_size=, shared=
+    ///                        as of --memory
+    ///   host_numa_node=N     all of it comes from node N of this host (mbind)
+    #[arg(long = "memory-zone", value_name = "id=NAME,size=SIZE[,KEY=VALUE]...", num_args = 1.., verbatim_doc_comment)]
+    pub memory_zones: Vec<String>,
+
+    /// A node of the guest: its vCPUs and memory; may be given several times
+    ///
+    /// With any, each vCPU and each zone is on one of them. Memory without zones is
+    /// the zone mem0.
+    ///
+    ///   guest_numa_id=ID     its proximity domain, at most 255. The guest's kernel
+    ///                        numbers nodes by it, those without vCPUs last
+    ///   cpus=[LIST]          its vCPUs, as in [0-3,7]
+    ///   memory_zones=[NAME,...]
+    ///                        its zones, in the order of the guest's addresses
+    ///   distances=[ID@DISTANCE,...]
+    ///                        to others, 11 to 254, the same both ways [20]
+    #[arg(long, value_name = "guest_numa_id=ID[,KEY=VALUE]...", num_args = 1.., verbatim_doc_comment)]
+    pub numa: Vec<String>,
+}
+
+/// What `flatboot run` without options gives.
+impl Default for ShapeArgs {
+    fn default() -> Self {
+        Self { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned(), memory_zones: Vec::new(), numa: Vec::new() }
+    }
 }
 
 /// A VM, as typed.
@@ -190,7 +228,7 @@ impl Default for RawConfig {
             firmware: None,
             initramfs: None,
             cmdline: String::new(),
-            shape: ShapeArgs { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned() },
+            shape: ShapeArgs::default(),
             handoff: "planned".to_owned(),
             disks: Vec::new(),
             nets: Vec::new(),

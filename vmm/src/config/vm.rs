@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use super::balloon::BalloonConfig;
 use super::console::ConsoleOption;
-use super::convert::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::disk::DiskOption;
-use super::error::{ConfigError, FieldError, JsonError};
+use super::error::{ConfigError, JsonError};
+use super::field::FieldError;
 use super::file::{FileError, FileFault};
 use super::handoff::HandOffOption;
+use super::limits::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::memory::MemoryConfig;
 use super::net::NetOption;
+use super::numa::{self, NumaOption};
 use super::serial::SerialOption;
 use super::vcpus::CpusConfig;
 use super::vsock::VsockOption;
@@ -37,6 +39,8 @@ pub struct VmConfig {
     pub(super) cpus: CpusConfig,
     #[serde(default)]
     pub(super) memory: MemoryConfig,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) numa: Vec<NumaOption>,
     #[serde(default)]
     pub(super) handoff: HandOffOption,
     #[serde(default)]
@@ -158,6 +162,7 @@ impl VmConfig {
             let why = "what firmware finds on a disk brings its own";
             return Err(format!("payload.{field}: must be with payload.kernel: {why}"));
         }
+        numa::resolved(&self.numa, &self.cpus, &self.memory).map_err(|wrong| wrong.in_json())?;
         let devices = self.devices();
         if devices > MAX_DEVICES {
             return Err(format!(
@@ -360,7 +365,7 @@ mod tests {
             kernel: Some("vmlinux".into()),
             initramfs: Some("init.cpio".into()),
             cmdline: "quiet ro".to_owned(),
-            shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned() },
+            shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
             ..RawConfig::default()
         }
     }
@@ -391,12 +396,21 @@ mod tests {
             shutdown_timeout: "0".to_owned(),
             ..raw(
                 "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",
-                "boot=255,early=off,nested=off",
+                "boot=12,topology=2:3:1:2,affinity=[0@[0-3],11@[7]],early=off,nested=off",
             )
         };
         let balloon = Some("size=256M,free_page_reporting=on".to_owned());
         let small = RawConfig { balloon, console: "socket=a".to_owned(), ..raw("size=512M", "boot=1") };
-        for raw in [whole, small, raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
+        let mut nodes = raw("size=0,layout=pc", "boot=4");
+        nodes.shape.memory_zones = vec![
+            "id=a,size=1G,hugepages=on,hugepage_size=1G,host_numa_node=3".to_owned(),
+            "id=b,size=129M,shared=on".to_owned(),
+        ];
+        nodes.shape.numa = vec![
+            "guest_numa_id=5,cpus=[0,2-3],memory_zones=[b]".to_owned(),
+            "guest_numa_id=2,cpus=1,memory_zones=a,distances=[5@17]".to_owned(),
+        ];
+        for raw in [whole, small, nodes, raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
             let config = of(raw);
             let json = config.to_json().unwrap();
             assert_eq!(VmConfig::from_json(&json), Ok(config), "{json}");
@@ -429,7 +443,7 @@ mod tests {
                 with(r#""memory": {"prefault": "arenas", "arenas": false}"#),
                 "memory.prefault=arenas: must be on or off with arenas=off",
             ),
-            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus: must be a number of vCPUs, 1 to 255"),
+            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus: must be a number of vCPUs, 1 to 1024"),
             (with(r#""disks": [{"path": "a"}, {"readonly": true}]"#), "disks[1]: missing field `path`"),
             (
                 with(r#""serial": {"mode": "Pty"}"#),
@@ -448,6 +462,18 @@ mod tests {
                 "net[0].id=x: is that of another device: must be the id of no other",
             ),
             (with(r#""vsock": {"cid": 2, "socket": "a"}"#), "vsock.cid=2: must be a context id, 3 to 4294967294"),
+            (
+                with(r#""memory": {"size": 0, "zones": [{"id": "a", "size": 5}]}"#),
+                "memory.zones[0].size=5: must be a multiple of 1M, and not 0",
+            ),
+            (
+                with(r#""memory": {"zones": [{"id": "a", "size": 134217728}]}"#),
+                "memory.size=536870912: must be 0 with zones, whose sizes add up",
+            ),
+            (
+                with(r#""numa": [{"guest_numa_id": 0, "memory_zones": ["mem0"]}]"#),
+                "numa[0].cpus=: leaves vCPUs 0 on no node: must be all vCPUs together",
+            ),
             (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
         ] {
             assert_eq!(VmConfig::from_json(&json).unwrap_err(), expected, "{json}");

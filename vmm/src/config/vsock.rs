@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::FieldError;
+use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
 use crate::leave::Leave;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CPUID: what KVM supports, with the topology of this VM written over the host's.
 //!
-//! One package, one thread a core, APIC id = vCPU index; the first two cache levels are a core's own, the others are everybody's.
-//! Every leaf that a kernel may read this from says the same; then Linux accepts parallel bring-up of secondary CPUs.
+//! The first two cache levels are a core's own, the others are its die's, unless that has processors of several nodes. Every leaf that a kernel may read this from says the same;
+//! then Linux accepts parallel bring-up of secondary CPUs.
 //! Source: Intel SDM volume 2A, CPUID; AMD APM volume 3, appendix E; `Documentation/virt/kvm/x86/cpuid.rst`.
 
 use kvm_bindings::{CpuId, kvm_cpuid_entry2};
+
+use super::topology::CpuTopology;
 
 const LEAF_VENDOR: u32 = 0x0;
 const LEAF_FEATURES: u32 = 0x1;
@@ -14,6 +16,7 @@ const LEAF_TOPOLOGY: u32 = 0xb;
 const LEAF_TOPOLOGY_V2: u32 = 0x1f;
 const LEAF_KVM_TIMING: u32 = 0x4000_0010;
 const LEAF_KVM_SIGNATURE: u32 = 0x4000_0000;
+const LEAF_KVM_FEATURES: u32 = 0x4000_0001;
 const LEAF_EXTENDED_FEATURES: u32 = 0x8000_0001;
 const LEAF_AMD_SIZES: u32 = 0x8000_0008;
 const LEAF_SVM: u32 = 0x8000_000a;
@@ -25,6 +28,8 @@ const ECX_VMX: u32 = 1 << 5;
 const ECX_X2APIC: u32 = 1 << 21;
 const ECX_TSC_DEADLINE: u32 = 1 << 24;
 const ECX_HYPERVISOR: u32 = 1 << 31;
+/// `KVM_FEATURE_MSI_EXT_DEST_ID`: interrupts from devices can have destinations of 15 bits.
+const EAX_EXTENDED_DESTINATIONS: u32 = 1 << 15;
 const EDX_HTT: u32 = 1 << 28;
 /// AMD: the logical processors of a package are cores, not threads.
 const ECX_CMP_LEGACY: u32 = 1 << 1;
@@ -34,9 +39,11 @@ const VENDORS_LIKE_AMD: [u32; 2] = [u32::from_le_bytes(*b"Auth"), u32::from_le_b
 
 /// What the table depends on besides the vCPU's index.
 #[derive(Debug, Clone, Copy)]
-pub struct Topology {
-    /// Number of vCPUs in the VM.
-    pub vcpus: u8,
+pub struct Basis {
+    /// All vCPUs of the VM, in groups.
+    pub cpus: CpuTopology,
+    /// Whether a die's vCPUs share its caches: not if they are on several nodes, which no processor has.
+    pub shared_caches: bool,
     /// Whether the guest may run VMs of its own, where the host can.
     pub nested: bool,
     /// Whether KVM has the TSC deadline timer, which spares the guest an APIC timer calibration.
@@ -45,36 +52,44 @@ pub struct Topology {
     pub tsc_khz: Option<u32>,
 }
 
-impl Topology {
-    /// Bits of an APIC id that number the cores of the package.
-    fn core_bits(self) -> u32 {
-        u32::from(self.vcpus).next_power_of_two().trailing_zeros()
-    }
-
+impl Basis {
     /// APIC ids that a package has room for.
     fn ids(self) -> u32 {
-        u32::from(self.vcpus).next_power_of_two()
+        1 << self.cpus.package_shift()
+    }
+
+    /// Whether a package has more than one thread.
+    fn is_multi(self) -> bool {
+        self.cpus.threads_per_package() > 1
     }
 }
 
 /// The table for vCPU `index`, from the one that KVM supports.
-pub fn for_vcpu(supported: &CpuId, index: u8, topology: Topology) -> Result<CpuId, vmm_sys_util::fam::Error> {
+pub fn for_vcpu(supported: &CpuId, index: u16, basis: Basis) -> Result<CpuId, vmm_sys_util::fam::Error> {
     let entries = supported.as_slice();
     let like_amd = entries.iter().any(|e| e.function == LEAF_VENDOR && VENDORS_LIKE_AMD.contains(&e.ebx));
     let mut table = Vec::with_capacity(entries.len() + 4);
     for entry in entries.iter().filter(|entry| !is_replaced(entry.function)) {
         let mut entry = *entry;
-        patch(&mut entry, index, topology);
+        patch(&mut entry, index, basis);
         if like_amd {
-            patch_amd(&mut entry, index, topology);
+            patch_amd(&mut entry, index, basis);
         }
-        if !topology.nested {
+        if !basis.nested {
             hide_virtualization(&mut entry);
         }
         table.push(entry);
     }
-    table.extend(extended_topology(LEAF_TOPOLOGY, index, topology));
-    if let Some(khz) = topology.tsc_khz {
+    let cpus = basis.cpus;
+    let id = cpus.apic_id(index);
+    let threads = (LEVEL_SMT, cpus.core_shift(), cpus.threads_per_core());
+    let package = |kind| (kind, cpus.package_shift(), cpus.threads_per_package());
+    table.extend(extended_topology(LEAF_TOPOLOGY, id, &[threads, package(LEVEL_CORE)]));
+    if cpus.dies_per_package() > 1 {
+        let cores = (LEVEL_CORE, cpus.die_shift(), cpus.threads_per_die());
+        table.extend(extended_topology(LEAF_TOPOLOGY_V2, id, &[threads, cores, package(LEVEL_DIE)]));
+    }
+    if let Some(khz) = basis.tsc_khz {
         push_timing(&mut table, khz);
     }
     CpuId::from_entries(&table)
@@ -86,41 +101,56 @@ fn is_replaced(function: u32) -> bool {
 }
 
 /// What is the same for every vendor, and Intel's.
-fn patch(entry: &mut kvm_cpuid_entry2, index: u8, topology: Topology) {
-    let id = u32::from(index);
+fn patch(entry: &mut kvm_cpuid_entry2, index: u16, basis: Basis) {
+    let id = basis.cpus.apic_id(index);
     match entry.function {
-        // The topology leaf is there, whatever the host's processor has.
-        LEAF_VENDOR => entry.eax = entry.eax.max(LEAF_TOPOLOGY),
+        // The topology leaf is there, whatever the host's processor has; the other one only where it says more.
+        LEAF_VENDOR => {
+            let last = if basis.cpus.dies_per_package() > 1 { LEAF_TOPOLOGY_V2 } else { LEAF_TOPOLOGY };
+            entry.eax = entry.eax.max(last);
+        }
         LEAF_FEATURES => {
-            entry.ebx = entry.ebx & 0x0000_ffff | id << 24 | topology.ids().min(255) << 16;
+            entry.ebx = entry.ebx & 0x0000_ffff | (id & 0xff) << 24 | basis.ids().min(255) << 16;
             entry.ecx |= ECX_X2APIC | ECX_HYPERVISOR;
-            entry.ecx = set(entry.ecx, ECX_TSC_DEADLINE, topology.tsc_deadline);
-            entry.edx = set(entry.edx, EDX_HTT, topology.vcpus > 1);
+            entry.ecx = set(entry.ecx, ECX_TSC_DEADLINE, basis.tsc_deadline);
+            entry.edx = set(entry.edx, EDX_HTT, basis.is_multi());
         }
         // Bits 31..26: cores in the package less one.
         LEAF_CACHE if is_cache(entry) => {
-            let cores = (topology.ids() - 1).min(0x3f);
-            entry.eax = with_sharing(entry.eax, topology) & 0x03ff_ffff | cores << 26;
+            let cores = ((basis.ids() >> basis.cpus.core_shift()) - 1).min(0x3f);
+            entry.eax = with_sharing(entry.eax, basis) & 0x03ff_ffff | cores << 26;
         }
-        LEAF_KVM_SIGNATURE if topology.tsc_khz.is_some() => entry.eax = entry.eax.max(LEAF_KVM_TIMING),
+        LEAF_KVM_FEATURES if basis.cpus.needs_wide_ids() => entry.eax |= EAX_EXTENDED_DESTINATIONS,
+        LEAF_KVM_SIGNATURE if basis.tsc_khz.is_some() => entry.eax = entry.eax.max(LEAF_KVM_TIMING),
         _ => {}
     }
 }
 
 /// What only AMD's processors have, and those made like them; to Intel's the same bits are reserved.
-fn patch_amd(entry: &mut kvm_cpuid_entry2, index: u8, topology: Topology) {
-    let id = u32::from(index);
+fn patch_amd(entry: &mut kvm_cpuid_entry2, index: u16, basis: Basis) {
+    let id = basis.cpus.apic_id(index);
     match entry.function {
-        LEAF_EXTENDED_FEATURES => entry.ecx = set(entry.ecx, ECX_CMP_LEGACY, topology.vcpus > 1),
-        // ECX 7..0: threads in the package less one; 15..12: size of the APIC id's core part.
+        LEAF_EXTENDED_FEATURES => entry.ecx = set(entry.ecx, ECX_CMP_LEGACY, basis.is_multi()),
+        // ECX 7..0: threads in the package less one; 15..12: size of the APIC id's part in a package.
         LEAF_AMD_SIZES => {
-            entry.ecx = entry.ecx & !0xf0ff | (u32::from(topology.vcpus) - 1) | topology.core_bits() << 12;
+            let threads = (basis.cpus.threads_per_package() - 1).min(0xff);
+            entry.ecx = entry.ecx & !0xf0ff | threads | basis.cpus.package_shift().min(0xf) << 12;
         }
-        LEAF_AMD_CACHE if is_cache(entry) => entry.eax = with_sharing(entry.eax, topology),
-        // EBX 15..8: threads of a core less one; ECX 10..8: nodes of the package less one.
-        LEAF_AMD_TOPOLOGY => (entry.eax, entry.ebx, entry.ecx, entry.edx) = (id, id, 0, 0),
+        LEAF_AMD_CACHE if is_cache(entry) => entry.eax = with_sharing(entry.eax, basis),
+        LEAF_AMD_TOPOLOGY => (entry.eax, entry.ebx, entry.ecx, entry.edx) = amd_topology(id, basis.cpus),
         _ => {}
     }
+}
+
+/// The id; in EBX 7..0 the core, 15..8 its threads less one; in ECX 7..0 the node, 10..8 the package's nodes less one. A die is a
+/// node, as far as there are bits for it.
+fn amd_topology(id: u32, cpus: CpuTopology) -> (u32, u32, u32, u32) {
+    const MOST_NODES: u32 = 8;
+    let core = (id >> cpus.core_shift()) & ((1 << (cpus.package_shift() - cpus.core_shift())) - 1);
+    let dies = cpus.dies_per_package();
+    let nodes = if dies <= MOST_NODES { (id >> cpus.die_shift() & 0xff) | (dies - 1) << 8 } else { 0 };
+    let nodes = if dies == 1 { 0 } else { nodes };
+    (id, core & 0xff | (cpus.threads_per_core() - 1) << 8, nodes, 0)
 }
 
 /// Whether a subleaf of a cache leaf describes a cache, and not their end.
@@ -129,9 +159,11 @@ fn is_cache(entry: &kvm_cpuid_entry2) -> bool {
 }
 
 /// EAX of a cache's subleaf, the same with both vendors: in bits 25..14 how many APIC ids share it, less one.
-fn with_sharing(eax: u32, topology: Topology) -> u32 {
+fn with_sharing(eax: u32, basis: Basis) -> u32 {
     let level = eax >> 5 & 0x7;
-    let sharing = if level < 3 { 0 } else { topology.ids() - 1 };
+    let own = level < 3 || !basis.shared_caches;
+    let bits = if own { basis.cpus.core_shift() } else { basis.cpus.die_shift() };
+    let sharing = ((1 << bits) - 1).min(0xfff);
     eax & !0x03ff_c000 | sharing << 14
 }
 
@@ -149,26 +181,24 @@ fn set(word: u32, bit: u32, on: bool) -> u32 {
     if on { word | bit } else { word & !bit }
 }
 
-/// The three subleaves of an extended topology leaf: threads of a core, cores of the package, end.
-fn extended_topology(function: u32, index: u8, topology: Topology) -> [kvm_cpuid_entry2; 3] {
+const LEVEL_SMT: u32 = 1;
+const LEVEL_CORE: u32 = 2;
+const LEVEL_DIE: u32 = 5;
+
+/// The subleaves of an extended topology leaf for the APIC id `id`: a kind, a shift and a number of threads for each level, and the end.
+fn extended_topology(function: u32, id: u32, levels: &[(u32, u32, u32)]) -> Vec<kvm_cpuid_entry2> {
     const SIGNIFICANT_INDEX: u32 = 1;
-    const LEVEL_SMT: u32 = 1;
-    const LEVEL_CORE: u32 = 2;
-    let level = |subleaf: u32, shift: u32, count: u32, kind: u32| kvm_cpuid_entry2 {
+    let level = |(index, (kind, shift, count)): (u32, (u32, u32, u32))| kvm_cpuid_entry2 {
         function,
-        index: subleaf,
+        index,
         flags: SIGNIFICANT_INDEX,
         eax: shift,
         ebx: count,
-        ecx: kind << 8 | subleaf,
-        edx: u32::from(index),
+        ecx: kind << 8 | index,
+        edx: id,
         ..Default::default()
     };
-    [
-        level(0, 0, 1, LEVEL_SMT),
-        level(1, topology.core_bits(), u32::from(topology.vcpus), LEVEL_CORE),
-        level(2, 0, 0, 0),
-    ]
+    (0..).zip(levels.iter().copied().chain([(0, 0, 0)])).map(level).collect()
 }
 
 /// TSC frequency for guests that ask the hypervisor leaf 0x40000010 instead of calibrating.

@@ -3,3 +3,4 @@
 
 pub mod cpuid;
 pub mod registers;
+pub mod topology;

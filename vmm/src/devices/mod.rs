@@ -10,6 +10,7 @@ pub mod escape;
 pub mod fw_cfg;
 pub mod i8042;
 pub mod input;
+pub mod ioapic;
 pub mod mark;
 pub mod power;
 pub mod pvpanic;

@@ -6,8 +6,8 @@ use vm_memory::{Bytes, GuestAddress};
 use super::{FirmwareError, Image};
 use crate::bits::index;
 use crate::layout;
-use crate::memory::guest::{self, Backing};
-use crate::memory::{GpaRange, GuestMemory};
+use crate::memory::guest;
+use crate::memory::{Backing, GpaRange, GuestMemory, Slot};
 
 /// A copy of the image, for a read-only memory slot. It is no part of guest memory: no device reads from it or writes to it.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Flash {
     pub fn load(image: &Image<'_>) -> Result<Self, FirmwareError> {
         let file = image.file();
         let range = GpaRange::new(layout::FLASH.end - file.length(), layout::FLASH.end);
-        let memory = guest::map(&[range], Backing::default())?;
+        let memory = guest::map(&[Slot::new(range, Backing::default())])?;
         if let Err(error) = guest::advise_huge(&memory, range) {
             // As on a host that has none: it costs a fault a page.
             tracing::info!(%range, %error, "no transparent huge pages");

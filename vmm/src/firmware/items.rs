@@ -8,7 +8,7 @@ use flatboot_handoff::PLAN_FILE;
 
 use super::{FirmwareError, device_tree};
 use crate::acpi::{self, loader};
-use crate::bits::{index, low32};
+use crate::bits::{index, low16, low32};
 use crate::config::{HandOff, InputFile, KernelConfig};
 use crate::devices::fw_cfg::{Content, FileName, Items, key};
 use crate::memory::{E820Kind, GpaRange, MemoryPlan};
@@ -39,7 +39,7 @@ pub fn items(machine: &Description<'_>) -> Result<Items, FirmwareError> {
     let tree = device_tree::build(machine.acpi.virtio_devices);
     let tree = tree.map_err(|error| FirmwareError::DeviceTree(error.to_string()))?;
     let mut files = vec![
-        (E820, Content::Bytes(e820(machine.plan.slots()))),
+        (E820, Content::Bytes(e820(machine.plan.ram()))),
         (DEVICE_TREE, Content::Bytes(tree)),
         (ACPI_RSDP, Content::Bytes(acpi.rsdp)),
         (ACPI_TABLES, Content::Bytes(acpi.tables)),
@@ -47,7 +47,7 @@ pub fn items(machine: &Description<'_>) -> Result<Items, FirmwareError> {
     ];
     files.extend(plan(machine)?.map(|content| (PLAN, content)));
 
-    let vcpus = u16::from(machine.acpi.vcpus);
+    let vcpus = low16(machine.acpi.cpus.total());
     let mut numbered = vec![(key::CPUS, Content::half(vcpus)), (key::MAX_CPUS, Content::half(vcpus))];
     if let Some((kernel, setup)) = machine.kernel {
         numbered.extend(kernel_items(kernel, setup)?);

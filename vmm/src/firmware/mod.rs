@@ -58,6 +58,12 @@ pub enum FirmwareError {
         /// Why.
         source: io::Error,
     },
+    /// More vCPUs than it can start.
+    #[error("firmware: starts APIC ids below 255, cpus gives them up to {largest}: must be less, or --kernel alone")]
+    TooManyVcpus {
+        /// The largest id.
+        largest: u32,
+    },
     /// The device tree has a name or a length that the format has no room for.
     #[error("firmware: device tree: {0}")]
     DeviceTree(String),

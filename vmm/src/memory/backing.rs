@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What host memory is asked for beforehand, as ranges of guest physical addresses.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use flatboot_handoff::SECTION_SIZE;
@@ -145,15 +146,15 @@ impl HostBacking {
     pub fn new(plan: &MemoryPlan, kernel: Option<GpaRange>, thp: Thp, prefault: Prefault, early: bool) -> Self {
         // Host memory comes in pages, whatever the image's segments are.
         let kernel = kernel.map(whole_pages);
+        let all = || plan.slots().iter().map(|slot| slot.range).collect();
         let thp = match thp {
-            // Pages of a reserved pool are huge already.
-            _ if plan.input().pages.is_huge() => Vec::new(),
             Thp::Off => Vec::new(),
             // What is all taken at once is taken in the fewest pieces.
-            Thp::Early if prefault == Prefault::All => plan.slots().to_vec(),
+            Thp::Early if prefault == Prefault::All => all(),
             Thp::Early => kernel.into_iter().chain(first_sections(plan)).chain(arenas(plan)).chain(top(plan)).collect(),
-            Thp::All => plan.slots().to_vec(),
+            Thp::All => all(),
         };
+        let thp = without_pools(plan, thp);
         let ahead = match prefault {
             _ if !early => Vec::new(),
             Prefault::Off | Prefault::Arenas => first_taken(plan).chain(top(plan)).collect(),
@@ -168,7 +169,7 @@ impl HostBacking {
         let prefault = match prefault {
             Prefault::Off => Vec::new(),
             Prefault::Arenas => arenas(plan).collect(),
-            Prefault::All => plan.slots().to_vec(),
+            Prefault::All => all(),
         };
         Self { thp, prefault, early, ahead }
     }
@@ -178,8 +179,8 @@ impl HostBacking {
     #[must_use]
     pub fn with_firmware(mut self, plan: &MemoryPlan) -> Self {
         if !self.thp.is_empty() {
-            let low = plan.slots().first().map(|low| low.end() - FIRMWARE_WORKS_IN.min(low.length())..low.end());
-            self.thp.extend(low.map(GpaRange::from));
+            let low = plan.ram().first().map(|low| low.end() - FIRMWARE_WORKS_IN.min(low.length())..low.end());
+            self.thp.extend(without_pools(plan, low.map(GpaRange::from).into_iter().collect()));
         }
         self.early.clear();
         self.ahead.clear();
@@ -191,11 +192,25 @@ fn whole_pages(range: GpaRange) -> GpaRange {
     GpaRange::new(range.start() - range.start() % PAGE_SIZE, range.end().next_multiple_of(PAGE_SIZE))
 }
 
-/// The memory that the guest's page allocator has first: a section of each zone. What the kernel allocates while it boots, some
-/// tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of faults.
-fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
-    let low = plan.slots().first();
-    low.into_iter().chain(high_slot(plan)).map(|slot| GpaRange::of(slot.start(), SECTION_SIZE.min(slot.length())))
+/// What of `ranges` is not backed by a reserved pool, whose pages are huge already.
+fn without_pools(plan: &MemoryPlan, ranges: Vec<GpaRange>) -> Vec<GpaRange> {
+    if plan.slots().iter().all(|slot| !slot.backing.pages.is_huge()) {
+        return ranges;
+    }
+    let ordinary = || plan.slots().iter().filter(|slot| !slot.backing.pages.is_huge()).map(|slot| slot.range);
+    let common =
+        |one: GpaRange, other: GpaRange| GpaRange::new(one.start().max(other.start()), one.end().min(other.end()));
+    let pieces = ranges.into_iter().flat_map(|range| ordinary().map(move |slot| common(range, slot)));
+    pieces.filter(|piece| !piece.is_empty()).collect()
+}
+
+/// The memory that the guest's page allocator has first: a section of each zone of each node. What the kernel allocates while it
+/// boots, some tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of faults.
+fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> {
+    let mut seen = HashSet::new();
+    let mut runs = plan.runs();
+    runs.retain(|(run, node)| seen.insert((*node, run.start() >= ABOVE_4G)));
+    runs.into_iter().map(|(run, _)| GpaRange::of(run.start(), SECTION_SIZE.min(run.length())))
 }
 
 /// What the kernel has allocated of that when it starts init, from the lowest address up: 7 MiB of a VM of 1 GiB, 24 MiB of one of
@@ -203,17 +218,18 @@ fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
 fn first_taken(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
     let size = plan.input().size.bytes();
     let taken = (FIRST_TAKEN + size / FIRST_TAKEN_SHARE).min(FIRST_TAKEN_MOST).next_multiple_of(HUGE_PAGE);
-    high_slot(plan).map(move |slot| GpaRange::of(slot.start(), taken.min(slot.length()))).into_iter()
+    let high = plan.runs().into_iter().map(|(run, _)| run).find(|run| run.start() >= ABOVE_4G);
+    high.map(|run| GpaRange::of(run.start(), taken.min(run.length()))).into_iter()
 }
 
-fn high_slot(plan: &MemoryPlan) -> Option<&GpaRange> {
-    plan.slots().iter().find(|slot| slot.start() >= ABOVE_4G)
-}
-
-/// What is above the highest arena: what the kernel allocates before its memmap, and, in a small VM, the large hash tables.
-fn top(plan: &MemoryPlan) -> Option<GpaRange> {
-    let (arena, slot) = (arenas(plan).last()?, plan.slots().last()?);
-    (arena.end() < slot.end()).then(|| GpaRange::new(arena.end(), slot.end()))
+/// What is above the highest arena of each node: what the kernel allocates before its memmap, and, in a small VM, the large hash
+/// tables.
+fn top(plan: &MemoryPlan) -> Vec<GpaRange> {
+    let above = |(run, _): (GpaRange, u32)| {
+        let end = arenas(plan).filter(|arena| run.contains(*arena)).map(GpaRange::end).max()?;
+        (end < run.end()).then(|| GpaRange::new(end, run.end()))
+    };
+    plan.runs().into_iter().filter_map(above).collect()
 }
 
 fn arenas(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
@@ -236,7 +252,7 @@ pub fn total(ranges: &[GpaRange]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AddressWidth, HostPages, MemorySize, PlanInput, Study};
+    use super::super::{AddressWidth, Backing, HostPages, MemorySize, PlanInput, Study};
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -245,7 +261,8 @@ mod tests {
     fn plan(pages: HostPages, arenas: bool) -> MemoryPlan {
         let size = MemorySize::try_from(4096 * MIB).unwrap();
         let input = PlanInput::new(size, AddressWidth::reported(40));
-        MemoryPlan::new(&PlanInput { pages, study: Study { arenas, ..Study::default() }, ..input }).unwrap()
+        let backing = Backing { pages, ..Backing::default() };
+        MemoryPlan::new(&PlanInput { backing, study: Study { arenas, ..Study::default() }, ..input }).unwrap()
     }
 
     fn backing(plan: &MemoryPlan, thp: Thp, prefault: Prefault, early: bool) -> HostBacking {

@@ -115,9 +115,7 @@ mod tests {
     use vm_memory::{Bytes, GuestAddress};
 
     use super::*;
-    use crate::memory::GpaRange;
-    use crate::memory::HostPages;
-    use crate::memory::guest::{self, Backing};
+    use crate::memory::{Backing, GpaRange, Slot, guest};
 
     const ROLE: &str = "FLATBOOT_TEST_SIGBUS";
     const MIB: u64 = 1 << 20;
@@ -150,7 +148,8 @@ mod tests {
             return;
         }
         let slots = [GpaRange::of(0, MIB), GpaRange::of(1 << 32, 4 * MIB)];
-        let memory = guest::map(&slots, Backing { pages: HostPages::Base, shared: true }).unwrap();
+        let backing = Backing { shared: true, ..Backing::default() };
+        let memory = guest::map(&slots.map(|range| Slot::new(range, backing))).unwrap();
         watch(&memory, || eprintln!("restored")).unwrap();
         let region = memory.find_region(GuestAddress(1 << 32)).unwrap();
         region.file_offset().unwrap().file().set_len(0).unwrap();

@@ -113,7 +113,7 @@ impl ForeignHandOff {
         flags.set(RegionFlags::RAGGED, !high.length().is_multiple_of(SECTION_SIZE));
         flags.set(RegionFlags::ZEROED, zeroed);
         let regions = vec![Region { base: high.start(), length: high.length(), node: 0, flags }];
-        let ram = [GpaRange::new(0, vmm.low()), high];
+        let ram = [(GpaRange::new(0, vmm.low()), 0), (high, 0)];
         let arenas = if with_arenas { arenas(&ram, &regions) } else { Vec::new() };
         Ok(Self { regions, arenas })
     }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Guest memory in this process: mapped on demand, never prefaulted whole.
-#![expect(unsafe_code, reason = "mmap at an alignment of our choice, madvise on ranges of it, memfd, getrusage")]
+#![expect(
+    unsafe_code,
+    reason = "mmap at an alignment of our choice, madvise and mbind on ranges of it, memfd, getrusage"
+)]
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -13,22 +16,14 @@ use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 
 use super::region::{Mapping, Region};
-use super::{GpaRange, GuestMemory, HostPages};
+use super::{Backing, GpaRange, GuestMemory, HostPages, Slot};
+
 use crate::bits::index;
 #[cfg(test)]
 use crate::layout::PAGE_SIZE;
 
 /// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
 pub const HUGE_PAGE: u64 = 2 << 20;
-
-/// What backs guest memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Backing {
-    /// The host's pages; those of a hugetlb pool are reserved when mapped.
-    pub pages: HostPages,
-    /// A memfd shared with other processes instead of private anonymous memory.
-    pub shared: bool,
-}
 
 /// Why guest memory could not be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -45,31 +40,65 @@ pub enum MapError {
         /// Why.
         source: io::Error,
     },
+    /// A range cannot be bound to a node.
+    #[error("memory.zones: host_numa_node={node}: this host cannot bind guest memory at GPA {gpa:#x} to it")]
+    Bind {
+        /// The host's node.
+        node: u16,
+        /// Where in the guest.
+        gpa: u64,
+        /// Why.
+        source: io::Error,
+    },
     /// The regions are not sorted and disjoint, or one is larger than the address space.
     #[error("memory: inconsistent memory map: {0}")]
     Inconsistent(String),
 }
 
-/// Maps one host range for each GPA range of `slots` (sorted, disjoint, page-aligned).
-pub fn map(slots: &[GpaRange], backing: Backing) -> Result<GuestMemory, MapError> {
-    let regions = slots.iter().map(|slot| map_slot(*slot, backing)).collect::<Result<Vec<_>, _>>()?;
+/// Maps one host range for each of `slots` (sorted, disjoint, page-aligned).
+pub fn map(slots: &[Slot]) -> Result<GuestMemory, MapError> {
+    let regions = slots.iter().map(map_slot).collect::<Result<Vec<_>, _>>()?;
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
 /// Ordinary memory at these places, for tests.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn from_ranges(ranges: &[(GuestAddress, usize)]) -> Result<GuestMemory, MapError> {
-    let slots: Vec<_> = ranges.iter().map(|(start, length)| GpaRange::of(start.raw_value(), *length as u64)).collect();
-    map(&slots, Backing::default())
+    let ranges = ranges.iter().map(|(start, length)| GpaRange::of(start.raw_value(), *length as u64));
+    map(&ranges.map(|range| Slot::new(range, Backing::default())).collect::<Vec<_>>())
 }
 
-fn map_slot(slot: GpaRange, backing: Backing) -> Result<Region, MapError> {
-    let size = slot.length();
-    let failed = |source| MapError::Map { size, gpa: slot.start(), hint: hint(backing, &source), source };
+fn map_slot(slot: &Slot) -> Result<Region, MapError> {
+    let &Slot { range, backing, .. } = slot;
+    let (size, gpa) = (range.length(), range.start());
+    let failed = |source| MapError::Map { size, gpa, hint: hint(backing, &source), source };
     let (region, mapping) = map_one(size, backing).map_err(failed)?;
-    GuestRegionMmap::new(region, GuestAddress(slot.start()))
+    if let Some(node) = backing.host_node {
+        // Before anybody touches it: what is there already stays where it is.
+        let length = index(size.next_multiple_of(backing.pages.bytes()));
+        bind(region.as_ptr(), length, node).map_err(|source| MapError::Bind { node, gpa, source })?;
+    }
+    GuestRegionMmap::new(region, GuestAddress(gpa))
         .map(|region| Region::new(region, mapping))
-        .ok_or_else(|| MapError::Inconsistent(format!("range {slot} wraps")))
+        .ok_or_else(|| MapError::Inconsistent(format!("range {range} wraps")))
+}
+
+/// Bits of a word of the kernel's sets.
+const WORD: usize = 64;
+/// Nodes that a set can hold: as many as Linux can be built for.
+const NODES: usize = 1024;
+
+/// Has the memory of `length` bytes from `start` come from the host's node `node`, and from no other (mbind(2), `MPOL_BIND`).
+fn bind(start: *mut u8, length: usize, node: u16) -> io::Result<()> {
+    let mut nodes = [0u64; NODES / WORD];
+    let (word, bit) = (usize::from(node) / WORD, usize::from(node) % WORD);
+    *nodes.get_mut(word).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? = 1 << bit;
+    // The kernel takes one bit less than it is told.
+    let bits = NODES + 1;
+    // SAFETY: the call reads `nodes`, which has as many bits, and changes where pages of a mapping of ours will come from, not what
+    // is in them.
+    let result = unsafe { libc::syscall(libc::SYS_mbind, start, length, libc::MPOL_BIND, nodes.as_ptr(), bits, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What would help against `error`.
@@ -277,12 +306,62 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    const fn one(start: u64, length: u64) -> Slot {
+        let backing = Backing { pages: HostPages::Base, shared: false, host_node: None };
+        Slot::new(GpaRange::of(start, length), backing)
+    }
+
+    /// What binds the memory at `address`: a policy, and the first of the nodes.
+    fn policy(address: *mut u8) -> (i32, u64) {
+        const MPOL_F_ADDR: usize = 2;
+        let (mut mode, mut nodes) = (0i32, [0u64; NODES / WORD]);
+        // SAFETY: the call writes a number and a set of as many bits as it is told, both of which are there.
+        let result = unsafe {
+            libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), NODES, address, MPOL_F_ADDR)
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        (mode, nodes[0])
+    }
+
+    #[test]
+    fn memory_is_bound_to_the_node_that_is_named_and_to_no_other() {
+        if !std::path::Path::new("/sys/devices/system/node/node0").exists() {
+            eprintln!("this host knows no nodes");
+            return;
+        }
+        for shared in [false, true] {
+            let backing = |host_node| Backing { shared, host_node, ..Backing::default() };
+            let slot = |start, host_node| Slot::new(GpaRange::of(start, 4 * MIB), backing(host_node));
+            let memory = map(&[slot(0, Some(0)), slot(4 * MIB, None)]).unwrap();
+            let regions: Vec<_> = memory.iter().map(Region::as_ptr).collect();
+            assert_eq!(policy(regions[0]), (libc::MPOL_BIND, 1));
+            assert_eq!(policy(regions[0].wrapping_add(index(4 * MIB) - 1)), (libc::MPOL_BIND, 1));
+            assert_eq!(policy(regions[1]), (libc::MPOL_DEFAULT, 0));
+            for address in [0, 4 * MIB, 8 * MIB - 8] {
+                memory.write_obj(7u64, GuestAddress(address)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_an_error() {
+        for node in [1023, 1024, u16::MAX] {
+            let backing = Backing { host_node: Some(node), ..Backing::default() };
+            let error = map(&[Slot::new(GpaRange::of(1 << 32, 4 * MIB), backing)]).unwrap_err().to_string();
+            let expected = format!(
+                "memory.zones: host_numa_node={node}: this host cannot bind guest memory at GPA 0x100000000 to it"
+            );
+            assert_eq!(error, expected);
+        }
+    }
+
     #[test]
     fn mapping_is_huge_page_aligned_and_readable_at_both_ends() {
-        let slots = [GpaRange::of(0, 64 * MIB), GpaRange::of(1 << 32, 5 * MIB)];
+        let ranges = [GpaRange::of(0, 64 * MIB), GpaRange::of(1 << 32, 5 * MIB)];
         for shared in [false, true] {
-            let memory = map(&slots, Backing { pages: HostPages::Base, shared }).unwrap();
-            for (region, slot) in memory.iter().zip(&slots) {
+            let backing = Backing { shared, ..Backing::default() };
+            let memory = map(&ranges.map(|range| Slot::new(range, backing))).unwrap();
+            for (region, slot) in memory.iter().zip(&ranges) {
                 assert_eq!(region.as_ptr().align_offset(index(HUGE_PAGE)), 0);
                 for at in [slot.start(), slot.end() - 8] {
                     memory.write_obj(at, GuestAddress(at)).unwrap();
@@ -305,7 +384,7 @@ mod tests {
             maps.lines().any(holds)
         };
         // So large that nothing else is put there meanwhile.
-        let memory = map(&[GpaRange::of(0, 1 << 40)], Backing::default()).unwrap();
+        let memory = map(&[one(0, 1 << 40)]).unwrap();
         let middle = memory.find_region(GuestAddress(0)).unwrap().as_ptr().wrapping_add(1 << 39);
         let clone = memory.clone();
         drop(memory);
@@ -316,7 +395,7 @@ mod tests {
 
     #[test]
     fn populate_keeps_contents_and_clips_to_what_is_mapped() {
-        let memory = map(&[GpaRange::of(0, 4 * MIB)], Backing::default()).unwrap();
+        let memory = map(&[one(0, 4 * MIB)]).unwrap();
         memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
         populate(&memory, GpaRange::new(MIB, 8 * MIB)).unwrap();
         assert_eq!(memory.read_obj::<u64>(GuestAddress(MIB)).unwrap(), 7);
@@ -326,7 +405,8 @@ mod tests {
     fn what_is_discarded_is_zero_and_takes_no_room() {
         let slots = [GpaRange::of(0, 4 * MIB), GpaRange::of(1 << 32, 4 * MIB)];
         for shared in [false, true] {
-            let memory = map(&slots, Backing { pages: HostPages::Base, shared }).unwrap();
+            let backing = Backing { shared, ..Backing::default() };
+            let memory = map(&slots.map(|range| Slot::new(range, backing))).unwrap();
             let words = [MIB, 3 * MIB, (1 << 32) + MIB];
             for at in words {
                 memory.write_obj(7u64, GuestAddress(at)).unwrap();
@@ -347,7 +427,7 @@ mod tests {
 
     #[test]
     fn touching_fresh_memory_is_counted() {
-        let memory = map(&[GpaRange::of(0, 4 * MIB)], Backing::default()).unwrap();
+        let memory = map(&[one(0, 4 * MIB)]).unwrap();
         let before = page_faults();
         memory.write_obj(7u64, GuestAddress(MIB)).unwrap();
         assert!(page_faults() > before);
@@ -355,7 +435,7 @@ mod tests {
 
     #[test]
     fn more_than_the_address_space_is_an_error() {
-        let error = map(&[GpaRange::of(0, 1 << 60)], Backing::default()).unwrap_err();
+        let error = map(&[one(0, 1 << 60)]).unwrap_err();
         assert!(error.to_string().contains("cannot map"), "{error}");
     }
 }

@@ -4,14 +4,15 @@
 //! Ordinary memory that is backed on first touch is overcommitted on purpose, and not looked at. Control groups of version 1 are
 //! not read: there, a limit shows when memory is backed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::backing::{HostBacking, Prefault, total};
-use super::guest::Backing;
+use super::backing::{HostBacking, Prefault};
 use super::pages::HostPages;
 use super::range::GpaRange;
 use super::size::Size;
+use super::zone::Slot;
 
 /// The host lacks memory of the kind that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +38,18 @@ pub enum HostError {
     Memory { mode: Prefault, needed: Size, room: Size },
     #[error("memory.prefault={mode}: backs {needed}, the control group {group} has {room} left: must be at most that")]
     Limit { mode: Prefault, needed: Size, room: Size, group: String },
+    #[error("memory.zones: host_numa_node={node}: this host has no node {node} with memory: must be one of {there}")]
+    NoNode { node: u16, there: String },
+    #[error(
+        "memory.zones: host_numa_node={node}: needs {needed} free pages of {page:#}, this node has {free}: must be at most that, or \
+         more reserved in /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages",
+        kib = .page.0 >> 10
+    )]
+    NodePoolTooSmall { node: u16, page: Size, needed: u64, free: u64 },
+    #[error(
+        "memory.prefault={mode}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that"
+    )]
+    NodeMemory { mode: Prefault, node: u16, needed: Size, room: Size },
     #[error(
         "memory.shared=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
          with prefault=on"
@@ -57,29 +70,58 @@ impl Host {
         Self { root: "/".into() }
     }
 
-    /// Checks that this host has what mapping `slots` by `backing` and backing `asked` takes; `mode` is what `asked` follows from.
+    /// Checks that this host has what mapping `slots` and backing `asked` takes; `mode` is what `asked` follows from.
     ///
     /// What it does not say is taken for granted: mapping and backing themselves have the last word.
-    pub fn check(
-        &self,
-        slots: &[GpaRange],
-        backing: Backing,
-        asked: &HostBacking,
-        mode: Prefault,
-    ) -> Result<(), HostError> {
-        if backing.pages.is_huge() {
-            return self.check_pool(slots, backing.pages);
+    pub fn check(&self, slots: &[Slot], asked: &HostBacking, mode: Prefault) -> Result<(), HostError> {
+        self.check_nodes(slots, asked, mode)?;
+        for pages in [HostPages::Huge2M, HostPages::Huge1G] {
+            let lengths = slots.iter().filter(|slot| slot.backing.pages == pages).map(|slot| slot.range.length());
+            let needed = lengths.map(|length| length.div_ceil(pages.bytes())).sum();
+            if needed > 0 {
+                self.check_pool(needed, pages)?;
+            }
         }
-        if backing.shared && mode != Prefault::All && self.number("proc/sys/vm/overcommit_memory") == Some(2) {
+        let ordinary = || slots.iter().filter(|slot| !slot.backing.pages.is_huge());
+        let shared = ordinary().any(|slot| slot.backing.shared);
+        if shared && mode != Prefault::All && self.number("proc/sys/vm/overcommit_memory") == Some(2) {
             return Err(HostError::Strict);
         }
-        self.check_memory(total(&asked.prefault), mode)
+        self.check_memory(backed(ordinary(), asked), mode)
+    }
+
+    /// What is bound to a node finds no memory elsewhere.
+    fn check_nodes(&self, slots: &[Slot], asked: &HostBacking, mode: Prefault) -> Result<(), HostError> {
+        let nodes: BTreeSet<_> = slots.iter().filter_map(|slot| slot.backing.host_node).collect();
+        let there = fs::read_to_string(self.root.join("sys/devices/system/node/has_memory"));
+        for node in nodes {
+            if let Ok(there) = there.as_deref().map(str::trim)
+                && !is_listed(there, node)
+            {
+                return Err(HostError::NoNode { node, there: there.to_owned() });
+            }
+            let bound = |pages: HostPages| {
+                slots.iter().filter(move |slot| slot.backing.host_node == Some(node) && slot.backing.pages == pages)
+            };
+            for pages in [HostPages::Huge2M, HostPages::Huge1G] {
+                let needed = bound(pages).map(|slot| slot.range.length().div_ceil(pages.bytes())).sum();
+                let (page, kib) = (Size(pages.bytes()), pages.bytes() >> 10);
+                let pool = format!("sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/free_hugepages");
+                if let Some(free) = self.number(pool).filter(|free| *free < needed) {
+                    return Err(HostError::NodePoolTooSmall { node, page, needed, free });
+                }
+            }
+            let needed = Size(backed(bound(HostPages::Base), asked));
+            if let Some(room) = self.available_on(node).filter(|room| *room < needed.0 && needed.0 > 0) {
+                return Err(HostError::NodeMemory { mode, node, needed, room: whole_mib(room) });
+            }
+        }
+        Ok(())
     }
 
     /// Mapping reserves the pages, but a control group's limit counts only when they are touched.
-    fn check_pool(&self, slots: &[GpaRange], pages: HostPages) -> Result<(), HostError> {
+    fn check_pool(&self, needed: u64, pages: HostPages) -> Result<(), HostError> {
         let page = Size(pages.bytes());
-        let needed = slots.iter().map(|slot| slot.length().div_ceil(page.0)).sum::<u64>();
         let pools = self.pools();
         if !pools.is_empty() && !pools.contains(&page.0) {
             let there: Vec<_> = pools.iter().map(|page| format!("{:#}", Size(*page))).collect();
@@ -144,6 +186,17 @@ impl Host {
         Some((available + field(&meminfo, "SwapFree:").unwrap_or(0)) << 10)
     }
 
+    /// The same of one node, without swap.
+    fn available_on(&self, node: u16) -> Option<u64> {
+        let meminfo = self.root.join(format!("sys/devices/system/node/node{node}/meminfo"));
+        let meminfo = fs::read_to_string(meminfo).ok()?;
+        let prefix = format!("Node {node} ");
+        let lines: String =
+            meminfo.lines().filter_map(|line| line.strip_prefix(&prefix)).flat_map(|line| [line, "\n"]).collect();
+        let cached = field(&lines, "Active(file):").unwrap_or(0) + field(&lines, "Inactive(file):").unwrap_or(0);
+        Some((field(&lines, "MemFree:")? + cached) << 10)
+    }
+
     /// The least of what `room` says of this process's control group and those above it, and whose it is.
     fn least_room(&self, room: impl Fn(&Path) -> Option<u64>) -> Option<(u64, String)> {
         let (mount, group) = self.control_group()?;
@@ -168,6 +221,24 @@ impl Host {
     fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
         number(&self.root.join(path))
     }
+}
+
+/// Bytes of `slots` that are backed beforehand.
+fn backed<'a>(slots: impl Iterator<Item = &'a Slot>, asked: &HostBacking) -> u64 {
+    let common = |slot: &Slot, range: &GpaRange| {
+        let (start, end) = (slot.range.start().max(range.start()), slot.range.end().min(range.end()));
+        end.saturating_sub(start)
+    };
+    slots.map(|slot| asked.prefault.iter().map(|range| common(slot, range)).sum::<u64>()).sum()
+}
+
+/// Whether `number` is in a list as Linux writes it: `0-1,3`.
+fn is_listed(text: &str, number: u16) -> bool {
+    let ranges = text.split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u16>().ok()?..=last.parse().ok()?)
+    });
+    ranges.into_iter().any(|range| range.contains(&number))
 }
 
 /// Bytes that the control group `group` may still take; what its files cache can be given back.
@@ -201,11 +272,12 @@ const fn whole_mib(bytes: u64) -> Size {
 
 #[cfg(test)]
 mod tests {
+    use super::super::zone::Backing;
     use super::*;
     use tempfile::TempDir;
 
     const MIB: u64 = 1 << 20;
-    const SLOTS: [GpaRange; 2] = [GpaRange::of(0, 512 * MIB), GpaRange::of(1 << 32, 512 * MIB)];
+    const RANGES: [GpaRange; 2] = [GpaRange::of(0, 512 * MIB), GpaRange::of(1 << 32, 512 * MIB)];
 
     /// A host whose files are those of a directory.
     struct Fake(TempDir);
@@ -227,13 +299,23 @@ mod tests {
 
         fn huge(&self, pages: HostPages) -> String {
             let asked = HostBacking { thp: vec![], prefault: vec![], early: vec![], ahead: vec![] };
-            told(self.host().check(&SLOTS, Backing { pages, shared: false }, &asked, Prefault::Off))
+            let backing = Backing { pages, ..Backing::default() };
+            told(self.host().check(&RANGES.map(|range| Slot::new(range, backing)), &asked, Prefault::Off))
         }
 
         fn prefault(&self, mode: Prefault, shared: bool) -> String {
-            let prefault = if mode == Prefault::Off { vec![] } else { SLOTS.to_vec() };
+            let prefault = if mode == Prefault::Off { vec![] } else { RANGES.to_vec() };
             let asked = HostBacking { thp: vec![], prefault, early: vec![], ahead: vec![] };
-            told(self.host().check(&SLOTS, Backing { pages: HostPages::Base, shared }, &asked, mode))
+            let backing = Backing { shared, ..Backing::default() };
+            told(self.host().check(&RANGES.map(|range| Slot::new(range, backing)), &asked, mode))
+        }
+
+        /// The second slot is bound to `node`, and all of it is backed.
+        fn bound(&self, node: u16, pages: HostPages) -> String {
+            let [first, second] = RANGES.map(|range| Slot::new(range, Backing::default()));
+            let second = Slot { backing: Backing { pages, host_node: Some(node), shared: false }, ..second };
+            let asked = HostBacking { thp: vec![], prefault: RANGES[1..].to_vec(), early: vec![], ahead: vec![] };
+            told(self.host().check(&[first, second], &asked, Prefault::All))
         }
     }
 
@@ -279,6 +361,42 @@ mod tests {
             "memory.hugepages=on: this host has no pages of 1G: hugepage_size must be 2M"
         );
         assert_eq!(Fake::new(&[]).huge(HostPages::Huge1G), "", "it does not say, so mapping will");
+    }
+
+    #[test]
+    fn a_node_must_be_there_and_have_what_is_bound_to_it() {
+        let free = |kib: u64| {
+            format!("Node 1 MemFree: {kib} kB\nNode 1 Active(file): 24 kB\nNode 1 Inactive(file): 1000 kB\n")
+        };
+        let host = |kib| {
+            Fake::new(&[
+                ("sys/devices/system/node/has_memory", "0-1,4\n"),
+                ("sys/devices/system/node/node1/meminfo", &free(kib)),
+                ("sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages", "255\n"),
+                ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "512\n"),
+                ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0\n"),
+            ])
+        };
+        assert_eq!(host(511 << 10).bound(1, HostPages::Base), "");
+        assert_eq!(host(0).bound(4, HostPages::Base), "", "it does not say how much there is");
+        assert_eq!(
+            host(510 << 10).bound(1, HostPages::Base),
+            "memory.prefault=on: backs 512 MiB of node 1 of this host, which has 511 MiB to give: must be at most that"
+        );
+        for node in [2, 3, 5, 1023] {
+            assert_eq!(
+                host(1 << 20).bound(node, HostPages::Base),
+                format!(
+                    "memory.zones: host_numa_node={node}: this host has no node {node} with memory: must be one of 0-1,4"
+                )
+            );
+        }
+        assert_eq!(
+            host(1 << 20).bound(1, HostPages::Huge2M),
+            "memory.zones: host_numa_node=1: needs 256 free pages of 2M, this node has 255: must be at most that, or more reserved \
+             in /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+        );
+        assert_eq!(Fake::new(&[]).bound(7, HostPages::Base), "", "it does not say, so binding will");
     }
 
     #[test]

@@ -43,17 +43,19 @@ impl MemoryMap<'_> {
         let mut rows: Vec<_> = self.ram_rows().collect();
         rows.extend(plan.regions().iter().enumerate().map(|(index, region)| {
             let flags = names(region.flags.iter_names().map(|(name, _)| name));
-            row(GpaRange::of(region.base, region.length), 2, format!("region {index}{flags}"))
+            let node = self.of_node(region.node);
+            row(GpaRange::of(region.base, region.length), 2, format!("region {index}{node}{flags}"))
         }));
         rows.extend(
             plan.arenas()
                 .iter()
                 .enumerate()
-                .map(|(index, arena)| row(GpaRange::of(arena.base, arena.length), 3, format!("memmap arena {index}"))),
+                .map(|(index, arena)| (GpaRange::of(arena.base, arena.length), index, self.of_node(arena.node)))
+                .map(|(range, index, node)| row(range, 3, format!("memmap arena {index}{node}"))),
         );
         rows.extend(layout::RANGES.map(|(name, range)| {
             let range = GpaRange::from(range);
-            let in_ram = plan.slots().iter().any(|slot| slot.contains(range));
+            let in_ram = plan.ram().iter().any(|ram| ram.contains(range));
             row(range, if in_ram { 3 } else { 0 }, name.to_owned())
         }));
         rows.extend(self.kernel.map(|range| row(range, 3, "kernel".to_owned())));
@@ -63,7 +65,7 @@ impl MemoryMap<'_> {
 
     fn ram_rows(&self) -> impl Iterator<Item = Row> {
         let slots = self.plan.slots().iter().enumerate();
-        let slots = slots.map(|(index, slot)| row(*slot, 0, format!("KVM slot {index}")));
+        let slots = slots.map(|(index, slot)| row(slot.range, 0, format!("KVM slot {index}")));
         let e820 = self.plan.e820().iter().map(|entry| {
             let kind = match entry.kind {
                 E820Kind::Ram => "RAM",
@@ -72,6 +74,26 @@ impl MemoryMap<'_> {
             row(entry.range, 1, kind.to_owned())
         });
         slots.chain(e820)
+    }
+
+    /// Said where there is more than one.
+    fn of_node(&self, node: u32) -> String {
+        if self.nodes() > 1 { format!(" of node {node}") } else { String::new() }
+    }
+
+    fn nodes(&self) -> usize {
+        let mut nodes: Vec<_> = self.plan.slots().iter().map(|slot| slot.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len()
+    }
+
+    /// Sizes of the pages that back memory, each once.
+    fn pages(&self) -> Vec<u64> {
+        let mut pages: Vec<_> = self.plan.slots().iter().map(|slot| slot.backing.pages.bytes()).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
     }
 
     fn hand_off_length(&self) -> usize {
@@ -121,7 +143,7 @@ impl fmt::Display for MemoryMap<'_> {
             "{} of RAM in {}, {} pages, {}-bit guest physical addresses",
             input.size,
             count(plan.slots().len(), "KVM slot"),
-            Size(input.pages.bytes()),
+            self.pages().into_iter().map(|page| Size(page).to_string()).collect::<Vec<_>>().join(" and "),
             input.address_width.bits()
         )?;
         writeln!(
@@ -179,12 +201,21 @@ impl Serialize for MemoryMap<'_> {
                 "node": arena.node,
             })
         });
+        let slots = plan.slots().iter().map(|slot| {
+            json!({
+                "start": slot.range.start(),
+                "end": slot.range.end(),
+                "node": slot.node,
+                "page_size": slot.backing.pages.bytes(),
+                "host_numa_node": slot.backing.host_node,
+            })
+        });
         json!({
             "size": plan.input().size.bytes(),
-            "hugepages": plan.input().pages.is_huge(),
-            "page_size": plan.input().pages.bytes(),
+            "hugepages": plan.slots().iter().any(|slot| slot.backing.pages.is_huge()),
+            "page_size": self.pages().first(),
             "address_bits": plan.input().address_width.bits(),
-            "slots": plan.slots(),
+            "slots": slots.collect::<Vec<_>>(),
             "e820": plan.e820(),
             "hand_off": {
                 "length": self.hand_off_length(),

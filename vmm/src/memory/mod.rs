@@ -17,6 +17,7 @@ mod range;
 mod region;
 mod shape;
 mod size;
+mod zone;
 
 pub use backing::{HostBacking, Prefault, Thp, total};
 pub use e820::{E820_MAX_ENTRIES, E820Entry, E820Kind};
@@ -28,6 +29,7 @@ pub use range::{AddressWidth, GpaRange};
 pub use region::Region;
 pub use shape::{Layout, MAX_HOLES};
 pub use size::{MemorySize, MemorySizeError, Size};
+pub use zone::{Backing, Slot, Zone};
 
 /// The guest's mapped memory. Cloning shares the mapping, which goes with the last clone.
 pub type GuestMemory = vm_memory::GuestRegionCollection<Region>;

@@ -4,7 +4,7 @@
 use super::plan::{MemoryPlan, PlanError};
 use super::range::GpaRange;
 use super::size::Size;
-use crate::layout::{HIGH_MEMORY_START, PAGE_SIZE};
+use crate::layout::{ABOVE_4G, HIGH_MEMORY_START, PAGE_SIZE};
 
 impl MemoryPlan {
     /// Checks that a kernel which takes `kernel` (image, bss and what it needs to decompress itself) is in the low RAM.
@@ -26,7 +26,8 @@ impl MemoryPlan {
             return Ok(GpaRange::of(start - start % PAGE_SIZE, size));
         }
 
-        let high = || self.slots().iter().skip(1).map(|slot| self.below_arenas(*slot));
+        let high = || self.runs().into_iter().map(|(run, _)| run).filter(|run| run.start() >= ABOVE_4G);
+        let high = || high().map(|run| self.below_arenas(run));
         if let Some(room) = high().find(|room| size <= room.length()) {
             return Ok(GpaRange::of(room.start(), size));
         }
@@ -36,7 +37,7 @@ impl MemoryPlan {
 
     /// The low RAM from 1 MiB up that the VMM may write to.
     fn low_room(&self) -> GpaRange {
-        let low_end = self.slots().first().map_or(0, |low| low.end());
+        let low_end = self.ram().first().map_or(0, |low| low.end());
         self.below_arenas(GpaRange::new(HIGH_MEMORY_START, low_end))
     }
 

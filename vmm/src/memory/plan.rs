@@ -5,10 +5,10 @@ use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, enc
 
 use super::arenas::arenas;
 use super::e820::{E820Entry, e820};
-use super::pages::HostPages;
 use super::range::{AddressWidth, GpaRange};
-use super::shape::{Layout, MAX_HOLES, check_width, ram};
+use super::shape::{Layout, MAX_HOLES, check_width, slots};
 use super::size::{MemorySize, Size};
+use super::zone::{Backing, Slot, Zone, ram, runs};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
 /// What nobody asks for but to learn what a part of the fast boot is worth. By default all of it is there.
@@ -31,12 +31,15 @@ impl Default for Study {
 }
 
 /// What a plan follows from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanInput {
     /// All of the VM's RAM.
     pub size: MemorySize,
-    /// Pages that the host backs it with.
-    pub pages: HostPages,
+    /// What backs it, if there are no zones.
+    pub backing: Backing,
+    /// The parts that it is made of, which add up to its size, in order; each node's are next to each other. Without any, it lies on
+    /// one node.
+    pub zones: Vec<Zone>,
     /// What is different from an ordinary VM, to study it.
     pub study: Study,
     /// How wide the guest's physical addresses are: what KVM supports, at most what the processor reports.
@@ -47,7 +50,7 @@ impl PlanInput {
     /// An ordinary VM with all that makes its boot fast.
     #[must_use]
     pub fn new(size: MemorySize, address_width: AddressWidth) -> Self {
-        Self { size, pages: HostPages::Base, study: Study::default(), address_width }
+        Self { size, backing: Backing::default(), zones: Vec::new(), study: Study::default(), address_width }
     }
 }
 
@@ -91,6 +94,7 @@ impl PlanError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
     input: PlanInput,
+    slots: Vec<Slot>,
     ram: Vec<GpaRange>,
     e820: Vec<E820Entry>,
     regions: Vec<Region>,
@@ -100,10 +104,11 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     /// Plans memory: what the layout keeps below 4 GiB, the rest from 4 GiB up.
     pub fn new(input: &PlanInput) -> Result<Self, PlanError> {
-        let ram = ram(input)?;
-        let regions = regions(&ram, input);
-        let arenas = if input.study.arenas { arenas(&ram, &regions) } else { Vec::new() };
-        Ok(Self { input: *input, e820: e820(&ram), ram, regions, arenas })
+        let slots = slots(input)?;
+        let (ram, runs) = (ram(&slots), runs(&slots));
+        let regions = regions(&runs, input);
+        let arenas = if input.study.arenas { arenas(&runs, &regions) } else { Vec::new() };
+        Ok(Self { input: input.clone(), e820: e820(&ram), slots, ram, regions, arenas })
     }
 
     /// What it follows from.
@@ -112,10 +117,29 @@ impl MemoryPlan {
         &self.input
     }
 
-    /// The KVM memory slots: ranges of RAM, sorted; each one contiguous mapping in the VMM. The first starts at 0.
+    /// The KVM memory slots, sorted; each one contiguous mapping in the VMM. The first starts at 0.
     #[must_use]
-    pub fn slots(&self) -> &[GpaRange] {
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// RAM, whatever backs it and whatever node it lies on: sorted ranges that do not touch. The first starts at 0.
+    #[must_use]
+    pub fn ram(&self) -> &[GpaRange] {
         &self.ram
+    }
+
+    /// The same by node.
+    #[must_use]
+    pub fn runs(&self) -> Vec<(GpaRange, u32)> {
+        runs(&self.slots)
+    }
+
+    /// The node that the memory at a guest physical address lies on; the first, if there is no memory.
+    #[must_use]
+    pub fn node_of(&self, address: u64) -> u32 {
+        let holds = |slot: &&Slot| slot.range.contains(GpaRange::of(address, 1));
+        self.slots.iter().find(holds).map_or(0, |slot| slot.node)
     }
 
     /// The e820 map, sorted; at most [`E820_MAX_ENTRIES`](super::E820_MAX_ENTRIES).
@@ -158,17 +182,17 @@ impl MemoryPlan {
     }
 }
 
-/// One region for each range of RAM, from 1 MiB up: the kernel itself cuts them into pieces for its threads.
-fn regions(ram: &[GpaRange], input: &PlanInput) -> Vec<Region> {
-    ram.iter()
-        .map(|range| {
+/// One region for each range of a node's RAM, from 1 MiB up: the kernel itself cuts them into pieces for its threads.
+fn regions(runs: &[(GpaRange, u32)], input: &PlanInput) -> Vec<Region> {
+    runs.iter()
+        .map(|&(range, node)| {
             let base = range.start().max(HIGH_MEMORY_START);
             let length = range.end() - base;
             let mut flags = RegionFlags::empty();
             flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
             // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
             flags.set(RegionFlags::ZEROED, input.study.zeroed && base >= ABOVE_4G);
-            Region { base, length, node: 0, flags }
+            Region { base, length, node, flags }
         })
         .collect()
 }

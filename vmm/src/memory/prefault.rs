@@ -180,10 +180,16 @@ mod tests {
     use proptest::prelude::*;
     use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
-    use super::super::guest::{Backing, present};
+    use super::super::guest::present;
+    use super::super::{Backing, Slot};
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    fn mapped(ranges: &[GpaRange], shared: bool) -> GuestMemory {
+        let backing = Backing { shared, ..Backing::default() };
+        guest::map(&ranges.iter().map(|range| Slot::new(*range, backing)).collect::<Vec<_>>()).unwrap()
+    }
 
     proptest! {
         #[test]
@@ -221,7 +227,7 @@ mod tests {
     fn every_page_is_there_afterwards_and_keeps_what_was_in_it() {
         let slots = [GpaRange::of(0, 70 * MIB), GpaRange::of(1 << 32, 40 * MIB)];
         for shared in [false, true] {
-            let memory = guest::map(&slots, Backing { pages: HostPages::Base, shared }).unwrap();
+            let memory = mapped(&slots, shared);
             memory.write_obj(7u64, GuestAddress(3 * MIB)).unwrap();
             let (sender, done) = std::sync::mpsc::channel();
             let job = start(&memory, &slots[..1], HostPages::Base, Prefault::All, move || sender.send(()).unwrap());
@@ -235,7 +241,7 @@ mod tests {
 
     #[test]
     fn nothing_to_do_is_done_at_once() {
-        let memory = guest::map(&[GpaRange::of(0, 64 * MIB)], Backing::default()).unwrap();
+        let memory = mapped(&[GpaRange::of(0, 64 * MIB)], false);
         let job = start(&memory, &[], HostPages::Base, Prefault::Off, || panic!("nothing was done")).unwrap();
         assert!(job.threads.is_empty());
         job.finish().unwrap();
@@ -244,7 +250,7 @@ mod tests {
     #[test]
     fn what_cannot_be_backed_is_an_error_and_stops_the_others() {
         let slots = [GpaRange::of(0, 256 * MIB)];
-        let memory = guest::map(&slots, Backing { pages: HostPages::Base, shared: true }).unwrap();
+        let memory = mapped(&slots, true);
         // A file that has become shorter: a touch would be a SIGBUS.
         let region = memory.iter().next().unwrap();
         region.file_offset().unwrap().file().set_len(MIB).unwrap();

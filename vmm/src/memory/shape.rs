@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where RAM is in the guest's physical address space.
 
+use std::iter;
+
 use flatboot_handoff::SECTION_SIZE;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,7 @@ use super::pages::HostPages;
 use super::plan::{PlanError, PlanInput, Study};
 use super::range::{AddressWidth, GpaRange};
 use super::size::{MemorySize, Size};
+use super::zone::{Slot, Zone};
 use crate::layout::{ABOVE_4G, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
 
 /// Most holes that memory can have: every part above 4 GiB is an e820 entry, and the zero page has room for only so many.
@@ -39,26 +42,59 @@ impl Layout {
     }
 }
 
-/// RAM as ranges: the low one from 0, then those above 4 GiB, each of whole sections but the last one's end.
-///
-/// Each becomes one KVM memory slot, backed by one contiguous mapping in the VMM.
-pub(super) fn ram(input: &PlanInput) -> Result<Vec<GpaRange>, PlanError> {
+/// RAM as slots: the low ones from 0, then those above 4 GiB, each of whole sections but the last one's end.
+pub(super) fn slots(input: &PlanInput) -> Result<Vec<Slot>, PlanError> {
     check_width(input, input.address_width)?;
+    if !input.zones.is_empty() {
+        return Ok(placed(&input.zones, input.study.layout));
+    }
     let size = input.size.bytes();
-    let low = size.min(input.study.layout.low_max(input.pages));
-    let mut ram = vec![GpaRange::new(0, low)];
-    ram.extend(high(size - low, input.study.holes)?);
-    Ok(ram)
+    let low = size.min(input.study.layout.low_max(input.backing.pages));
+    let ranges = iter::once(GpaRange::new(0, low)).chain(high(size - low, input.study.holes)?);
+    Ok(ranges.map(|range| Slot::new(range, input.backing)).collect())
 }
 
 pub(super) fn check_width(input: &PlanInput, width: AddressWidth) -> Result<(), PlanError> {
-    let &PlanInput { size, pages, study: Study { holes, layout, .. }, .. } = input;
+    let &PlanInput { size, backing, study: Study { holes, layout, .. }, .. } = input;
+    let low = match input.zones[..] {
+        [] => layout.low_max(backing.pages),
+        ref zones => placed(zones, layout).iter().map(|slot| slot.range).filter(is_low).map(GpaRange::length).sum(),
+    };
     // No overflow, no underflow: at most 124 holes of 128 MiB, and the narrowest width leaves 60 GiB above 4 GiB.
-    let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + layout.low_max(pages);
+    let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + low;
     if size.bytes() <= max {
         return Ok(());
     }
     Err(PlanError::TooLarge { size, min: Size(MemorySize::MIN), max: Size(max), bits: width.bits() })
+}
+
+const fn is_low(range: &GpaRange) -> bool {
+    range.start() < ABOVE_4G
+}
+
+/// Zones one after the other: below 4 GiB as long as whole pages of them fit there, then from 4 GiB up.
+fn placed(zones: &[Zone], layout: Layout) -> Vec<Slot> {
+    let most = layout.low_max(zones.first().map_or(HostPages::Base, |zone| zone.backing.pages));
+    let (mut low, mut next) = (0, 0);
+    let mut slots = Vec::with_capacity(zones.len() + 1);
+    for &Zone { size, node, backing } in zones {
+        let mut add = |start, length| {
+            if length > 0 {
+                slots.push(Slot { range: GpaRange::of(start, length), node, backing });
+            }
+        };
+        // Nothing goes below again once something is above.
+        let room = if next == 0 { most - low } else { 0 };
+        let below = size.min(room - room % backing.pages.bytes());
+        add(low, below);
+        low += below;
+        if below < size {
+            next = next.max(ABOVE_4G);
+            add(next, size - below);
+            next += size - below;
+        }
+    }
+    slots
 }
 
 /// Cuts `length` bytes from 4 GiB up into `holes` + 1 parts, as equal as whole sections allow, one section apart.

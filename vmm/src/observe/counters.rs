@@ -74,12 +74,12 @@ pub struct Snapshot(BTreeMap<String, BTreeMap<&'static str, u64>>);
 impl Counters {
     /// All zero, for so many vCPUs, and for `devices`.
     #[must_use]
-    pub fn new(vcpus: u8, devices: Vec<Named>) -> Self {
+    pub fn new(vcpus: u16, devices: Vec<Named>) -> Self {
         Self { vcpus: (0..vcpus).map(|_| Exits::default()).collect(), devices }
     }
 
     /// vCPU `index` left the guest because of `exit`.
-    pub fn exit(&self, index: u8, exit: Exit) {
+    pub fn exit(&self, index: u16, exit: Exit) {
         if let Some(exits) = self.vcpus.get(usize::from(index)) {
             exits.count(exit);
         }

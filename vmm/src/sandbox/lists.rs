@@ -8,7 +8,7 @@
 
 use std::mem::size_of;
 
-use kvm_bindings::{kvm_cpuid2, kvm_regs, kvm_sregs, kvm_userspace_memory_region};
+use kvm_bindings::{kvm_cpuid2, kvm_irq_routing, kvm_regs, kvm_sregs, kvm_userspace_memory_region};
 
 use super::Kind;
 
@@ -147,8 +147,11 @@ const START: &[Call] = &[
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
     // Disks that are block devices: their sectors.
     Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
-    // The signal that interrupts vCPUs.
+    // Guest memory that is bound to a node.
+    Call(libc::SYS_mbind, OneOf(2, &[word(libc::MPOL_BIND)])),
+    // The signal that interrupts vCPUs, and where each of them runs: a thread says so of itself.
     Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
+    Call(libc::SYS_sched_setaffinity, OneOf(0, &[0])),
     // Limits are asked for, and none is set.
     Call(libc::SYS_prlimit64, Null(2)),
     // A thread's own jail, from which there is no way back. The crate rustix asks where the vDSO is.
@@ -196,7 +199,19 @@ const NO_CLONE3: &[Call] = &[Call(libc::SYS_clone3, Always)];
 const VCPU: &[Call] = &[
     Call(
         libc::SYS_ioctl,
-        OneOf(1, &[KVM_RUN, KVM_KVMCLOCK_CTRL, KVM_GET_SREGS, KVM_SET_SREGS, KVM_GET_REGS, KVM_SET_REGS]),
+        // Routes: the I/O APIC of VMs with many vCPUs.
+        OneOf(
+            1,
+            &[
+                KVM_RUN,
+                KVM_SET_GSI_ROUTING,
+                KVM_KVMCLOCK_CTRL,
+                KVM_GET_SREGS,
+                KVM_SET_SREGS,
+                KVM_GET_REGS,
+                KVM_SET_REGS,
+            ],
+        ),
     ),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_POPULATE_WRITE)])),
 ];
@@ -363,6 +378,7 @@ const KVM_GET_VCPU_MMAP_SIZE: u32 = kvm(0x04);
 const KVM_GET_SUPPORTED_CPUID: u32 = kvm_in::<kvm_cpuid2>(0x05) | kvm_out::<kvm_cpuid2>(0x05);
 const KVM_CREATE_VCPU: u32 = kvm(0x41);
 const KVM_SET_USER_MEMORY_REGION: u32 = kvm_in::<kvm_userspace_memory_region>(0x46);
+const KVM_SET_GSI_ROUTING: u32 = kvm_in::<kvm_irq_routing>(0x6a);
 const KVM_RUN: u32 = kvm(0x80);
 const KVM_GET_REGS: u32 = kvm_out::<kvm_regs>(0x81);
 const KVM_SET_REGS: u32 = kvm_in::<kvm_regs>(0x82);

@@ -9,7 +9,7 @@ use crate::ending::Ending;
 use crate::observe::counters::Exit;
 
 /// One `KVM_RUN` and what it asks for; an [`Ending`] when the vCPU must not run again.
-pub(super) fn step(vcpu: &mut VcpuFd, index: u8, shared: &Shared) -> Option<Ending> {
+pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> Option<Ending> {
     let over = |what: String| Some(Ending::Kvm { vcpu: index, what });
     let result = vcpu.run();
     shared.counters.exit(index, kind(&result));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! vCPU threads: all of them start at once and early, do useful work, then run the guest, and rest or end when they are told to.
 //!
-//! A thread makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
+//! A thread goes to the host's CPUs that it is to run on, makes its vCPU, says so, backs its share of the memory that the guest touches first, and waits until the boot
 //! CPU may start. The boot CPU does. Secondary vCPUs back some of what it will touch next, enter `KVM_RUN` and
 //! wait there, in the kernel, for their start-up IPI.
 
@@ -10,13 +10,15 @@ mod exits;
 mod internal;
 mod shares;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::{iter, thread};
+use std::thread;
 
 use kvm_ioctls::VcpuFd;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::devices::Bus;
 use crate::ender::{Ender, PanicGuard};
@@ -29,6 +31,7 @@ use crate::vm::{self, Start, Vm, VmError};
 use control::{Control, Order};
 
 pub use control::Threads;
+pub use shares::tasks;
 
 /// What every vCPU thread needs.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ pub enum VcpuError {
     #[error("vCPU {index}: its thread cannot be started")]
     Thread {
         /// Index of the vCPU.
-        index: u8,
+        index: u16,
         /// Why.
         source: io::Error,
     },
@@ -66,15 +69,27 @@ pub enum VcpuError {
     #[error("vCPU {index}")]
     Create {
         /// Index of the vCPU.
-        index: u8,
+        index: u16,
         /// Why.
         source: VmError,
+    },
+    /// The host has not the CPUs that it is to run on.
+    #[error(
+        "cpus.affinity: vCPU {index} cannot run on any of the host CPUs {cpus:?}: must be CPUs that this host lets flatboot use"
+    )]
+    Affinity {
+        /// Index of the vCPU.
+        index: u16,
+        /// The CPUs.
+        cpus: BTreeSet<u16>,
+        /// Why.
+        source: io::Error,
     },
     /// Its thread has no jail.
     #[error("vCPU {index}")]
     Jail {
         /// Index of the vCPU.
-        index: u8,
+        index: u16,
         /// Why.
         source: JailError,
     },
@@ -95,32 +110,42 @@ pub enum VcpuError {
 /// The running threads, all waiting for the boot CPU's start.
 #[derive(Debug)]
 pub struct Waiting {
-    vcpus: u8,
+    vcpus: usize,
     ready: Receiver<Result<(), VcpuError>>,
     starts: Vec<Sender<Start>>,
     threads: Threads,
 }
 
-/// Starts a thread for each of `count` vCPUs. Together they back `early`. When the boot CPU starts, the others
-/// back `ahead`, and only then wait for theirs.
-pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRange]) -> Result<Waiting, VcpuError> {
+/// Where the thread of a vCPU runs: on these CPUs of the host, or on all.
+pub type Affinity = Option<BTreeSet<u16>>;
+
+/// What the thread of a vCPU does before it runs the guest.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Where it runs.
+    pub affinity: Affinity,
+    /// What it backs first.
+    pub early: Vec<GpaRange>,
+    /// What it backs when the boot CPU starts.
+    pub ahead: Vec<GpaRange>,
+}
+
+/// Starts a thread for each of `tasks`, at most 65536. When the boot CPU starts, the others back what they are to back ahead, and
+/// only then wait for theirs.
+pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>) -> Result<Waiting, VcpuError> {
     let mut threads = Threads::new().map_err(VcpuError::Signal)?;
-    let backing = shares::shares(early, count);
-    // Nothing for the boot CPU.
-    let ahead = iter::once(Vec::new()).chain(shares::shares(ahead, count.saturating_sub(1)));
     let (ready_tx, ready) = channel();
     let mut starts = Vec::new();
-    let busy = Arc::new(AtomicUsize::new(backing.iter().filter(|share| !share.is_empty()).count()));
+    let busy = Arc::new(AtomicUsize::new(tasks.iter().filter(|task| !task.early.is_empty()).count()));
     let mut vcpus = 0;
-    for (index, (share, ahead)) in (0u8..).zip(backing.into_iter().zip(ahead)) {
+    for (index, task) in (0u16..).zip(tasks) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
         let control = Arc::new(Control::default());
         let worker = Worker {
             index,
+            task,
             shared: Arc::clone(shared),
-            share,
-            ahead,
             busy: Arc::clone(&busy),
             ready: ready_tx.clone(),
             start,
@@ -131,7 +156,7 @@ pub fn start(shared: &Arc<Shared>, count: u8, early: &[GpaRange], ahead: &[GpaRa
             .spawn(move || worker.run())
             .map_err(|source| VcpuError::Thread { index, source })?;
         threads.add(thread, control);
-        vcpus = index + 1;
+        vcpus += 1;
     }
     Ok(Waiting { vcpus, ready, starts, threads })
 }
@@ -155,10 +180,9 @@ impl Waiting {
 }
 
 struct Worker {
-    index: u8,
+    index: u16,
+    task: Task,
     shared: Arc<Shared>,
-    share: Vec<GpaRange>,
-    ahead: Vec<GpaRange>,
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
     ready: Sender<Result<(), VcpuError>>,
@@ -180,7 +204,7 @@ impl Worker {
         }
         self.back_share();
         let Ok(start) = self.start.recv() else { return };
-        self.back(&self.ahead);
+        self.back(&self.task.ahead);
         if index == 0 {
             if let Err(error) = vm::set_start(&vcpu, start) {
                 return self.shared.ender.end(Ending::Kvm { vcpu: index, what: error.to_string() });
@@ -192,9 +216,12 @@ impl Worker {
         }
     }
 
-    /// Makes the vCPU. That done, the thread needs little of the kernel any more.
+    /// Makes the vCPU, where it is to run: what KVM has for it is on the node of that CPU, too. That done, the thread needs little of the kernel any more.
     fn begin(&self) -> Result<VcpuFd, VcpuError> {
         let Self { index, ref shared, .. } = *self;
+        if let Some(cpus) = &self.task.affinity {
+            pin(cpus).map_err(|source| VcpuError::Affinity { index, cpus: cpus.clone(), source })?;
+        }
         let vcpu = shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source })?;
         shared.jail.enter(Kind::Vcpu).map_err(|source| VcpuError::Jail { index, source })?;
         Ok(vcpu)
@@ -230,10 +257,10 @@ fn untold(result: Result<(), kvm_ioctls::Error>) -> Option<kvm_ioctls::Error> {
 impl Worker {
     /// Backs this thread's share; the last one that had any marks the end.
     fn back_share(&self) {
-        if self.share.is_empty() {
+        if self.task.early.is_empty() {
             return;
         }
-        self.back(&self.share);
+        self.back(&self.task.early);
         if self.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.shared.timeline.phase("early memory backed");
         }
@@ -248,9 +275,42 @@ impl Worker {
     }
 }
 
+/// Keeps the calling thread to `cpus`; those that the host has not are left out, unless none remains.
+fn pin(cpus: &BTreeSet<u16>) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().map(|cpu| usize::from(*cpu)).filter(|cpu| *cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 #[cfg(test)]
 mod tests {
+    use rustix::thread::sched_getaffinity;
+
     use super::*;
+
+    /// The thread's own, or what it may not have.
+    fn pinned(cpus: &[u16]) -> io::Result<Vec<usize>> {
+        let cpus = cpus.iter().copied().collect();
+        let thread = thread::spawn(move || {
+            pin(&cpus)?;
+            let set = sched_getaffinity(None)?;
+            Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+        });
+        thread.join().unwrap()
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_is_told_to() {
+        let here = sched_getaffinity(None).unwrap();
+        let mut here = (0..1000).filter(|cpu| here.is_set(usize::from(*cpu)));
+        let (first, last) = (here.next().unwrap(), here.next_back());
+        assert_eq!(pinned(&[first]).unwrap(), [usize::from(first)]);
+        if let Some(last) = last {
+            assert_eq!(pinned(&[last]).unwrap(), [usize::from(last)]);
+        }
+        assert_eq!(pinned(&[first, 1023]).unwrap(), [usize::from(first)], "what is not there is left out");
+        assert!(pinned(&[1023]).is_err());
+    }
 
     #[test]
     fn a_guest_without_a_clock_is_no_fault() {

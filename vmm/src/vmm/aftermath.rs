@@ -14,7 +14,7 @@ use crate::timeline::{self, Timeline};
 pub struct Aftermath {
     timeline: Arc<Timeline>,
     output: Option<OutputFile>,
-    vcpus: u8,
+    vcpus: u16,
     memory: u64,
 }
 

@@ -8,8 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use flatboot::memory::guest::{self, Backing};
-use flatboot::memory::{GpaRange, HostPages, Prefault, prefault};
+use flatboot::memory::{Backing, GpaRange, HostPages, Prefault, Slot, guest, prefault};
 use libtest_mimic::{Failed, Trial};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
@@ -61,7 +60,8 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
             let name = format!("{count} {kind} pages of {kib} KiB are backed and written to");
             // The process keeps the pages of both kinds.
             let ignored = host.skips(&name, Needs::HugePages(2 * count, kib));
-            Trial::test(name, move || huge_pages(Backing { pages, shared }, count)).with_ignored_flag(ignored)
+            Trial::test(name, move || huge_pages(Backing { pages, shared, host_node: None }, count))
+                .with_ignored_flag(ignored)
         })
     });
     limits
@@ -110,7 +110,7 @@ fn watched_early() -> Result<(), Failed> {
 /// `count` of the pool's pages, above 4 GiB.
 fn huge_pages(backing: Backing, count: u64) -> Result<(), Failed> {
     let slots = [GpaRange::of(1 << 32, backing.pages.bytes() * count)];
-    let memory = guest::map(&slots, backing)?;
+    let memory = guest::map(&slots.map(|range| Slot::new(range, backing)))?;
     let prefaulting = prefault::start(&memory, &slots, backing.pages, Prefault::All, || ())?;
     prefaulting.finish()?;
     for slot in slots {

@@ -67,7 +67,7 @@ fn memory() -> Vec<Row> {
             "--memory size=16777215T: must be between 64M and …, which is what …-bit physical addresses have room for",
         ),
         ("map --memory size=0", "--memory size=0: must be at least 64M"),
-        ("map --cpus boot=0", "--cpus boot=0: must be a number of vCPUs, 1 to 255"),
+        ("map --cpus boot=0", "--cpus boot=0: must be a number of vCPUs, 1 to 1024"),
     ]);
     for value in ["lots", "-1", "1.5G", "0x10000000", "64GB"] {
         let line = format!("--memory size={value}: {SIZE}");
@@ -77,9 +77,9 @@ fn memory() -> Vec<Row> {
 }
 
 fn cpus() -> Vec<Row> {
-    let values = ["0", "256", "x", "-1", "18446744073709551617", "1.5"];
+    let values = ["0", "1025", "x", "-1", "18446744073709551617", "1.5"];
     let rows = values.map(|value| {
-        let line = format!("--cpus boot={value}: must be a number of vCPUs, 1 to 255");
+        let line = format!("--cpus boot={value}: must be a number of vCPUs, 1 to 1024");
         (format!("run --cpus boot={value}"), line)
     });
     rows.iter().flat_map(|(arguments, line)| usage_rows(&[(arguments, line)])).collect()
@@ -113,10 +113,29 @@ fn keys() -> Vec<Row> {
         ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),
         ("run --memory size=", "--memory size=: has no value: must be size=VALUE"),
         ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on, off or all"),
-        ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot, early, nested"),
+        (
+            "run --cpus max=4",
+            "--cpus max=4: there is no key max: must be one of boot, topology, affinity, early, nested",
+        ),
         ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
+        (
+            "run --cpus boot=2,topology=1:1",
+            "--cpus topology=1:1: must be THREADS_PER_CORE:CORES_PER_DIE:…, none of them 0",
+        ),
+        (
+            "map --cpus boot=2,affinity=[0@[0]",
+            "--cpus boot=2,affinity=[0@[0]: has a list without end: must close every bracket",
+        ),
+        ("run --memory-zone id=a,size=1G", "--memory size=512M: must be 0 with zones, whose sizes add up"),
+        ("map --memory size=0 --memory-zone size=1G", "--memory-zone id=NAME,size=SIZE: is missing: must be given"),
+        (
+            "map --memory size=0 --memory-zone id=a,size=200M id=b,size=200M",
+            "--memory-zone id=a: has 200M and is not the last in memory: its size must be a multiple of 128M",
+        ),
+        ("run --numa guest_numa_id=0", "--numa cpus=: leaves vCPUs 0 on no node: must be all vCPUs together"),
+        ("map --numa guest_numa_id=0,cpus=0", "--numa memory_zones=: must be at least one zone"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
-        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"),
+        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, early, nested"),
         (
             "run --disk file=@/disk",
             "--disk file=@/disk: there is no key file: must be one of path, readonly, direct, sparse, serial, id, num_queues, queue_size, image_type, _disable_io_uring, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
@@ -204,7 +223,7 @@ fn several() -> Vec<Row> {
                 "--serial file=@/no/file",
             ],
             USAGE,
-            "--cpus boot=0: must be a number of vCPUs, 1 to 255",
+            "--cpus boot=0: must be a number of vCPUs, 1 to 1024",
         ),
         (
             "a value and files",

@@ -100,7 +100,7 @@ fn in_mode(mode: &Mode, what: &str) -> Failed {
 }
 
 fn guest(lab: &Lab, scenario: &Scenario, mode: &Mode) -> Result<Guest, Failed> {
-    let guest = lab.guest().cpus(scenario.cpus).memory(&format!("size={},thp=all", scenario.memory));
+    let guest = lab.guest().cpus(scenario.cpus.into()).memory(&format!("size={},thp=all", scenario.memory));
     let guest = guest.cmdline(&format!("memmap_init={}", mode.name)).cmdline(scenario.cmdline);
     let guest = guest.checks(&format!("{},{},meminfo,lists,verify,calm", scenario.checks, mode.last_check()));
     if !scenario.checks.contains("storm=") {

@@ -3,13 +3,26 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::cpu::topology::CpuTopology;
 use crate::layout;
-use crate::memory::GpaRange;
+use crate::memory::{Backing, GpaRange, HostPages, Slot};
+use crate::numa::Nodes;
 
-const RAM: [GpaRange; 2] = [GpaRange::of(0, 512 << 20), GpaRange::of(1 << 32, 512 << 20)];
+const SLOTS: [Slot; 2] = [slot(0), slot(1 << 32)];
 
-fn machine(vcpus: u8) -> Machine<'static> {
-    Machine { vcpus, virtio_devices: layout::VIRTIO_SLOTS, serial: true, ram: &RAM }
+const fn slot(start: u64) -> Slot {
+    let backing = Backing { pages: HostPages::Base, shared: false, host_node: None };
+    Slot::new(GpaRange::of(start, 512 << 20), backing)
+}
+
+fn machine(vcpus: u16) -> Machine<'static> {
+    Machine {
+        cpus: CpuTopology::flat(vcpus),
+        virtio_devices: layout::VIRTIO_SLOTS,
+        serial: true,
+        nodes: Nodes::leaked(vcpus),
+        slots: &SLOTS,
+    }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -69,7 +82,7 @@ fn execute(files: &Files, bases: &[u64]) -> BTreeMap<String, (u64, Vec<u8>)> {
 
 #[test]
 fn a_script_places_the_tables_as_flatboot_does() {
-    for vcpus in [1, 2, 255] {
+    for vcpus in [1, 2, 255, 288] {
         for base in [0x10_0000, 0x7fff_f000, 0x12_3456_7000] {
             let placed = execute(&files(&machine(vcpus)), &[base, 0xf_0000]);
             let (rsdp, tables) = Tables::new(&machine(vcpus)).at(base);

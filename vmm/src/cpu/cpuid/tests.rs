@@ -57,68 +57,130 @@ fn has(cpuid: &CpuId, function: u32) -> bool {
     cpuid.as_slice().iter().any(|e| e.function == function)
 }
 
-fn topology(vcpus: u8) -> Topology {
-    Topology { vcpus, nested: true, tsc_deadline: true, tsc_khz: Some(2_000_000) }
+fn basis(cpus: CpuTopology) -> Basis {
+    Basis { cpus, shared_caches: true, nested: true, tsc_deadline: true, tsc_khz: Some(2_000_000) }
 }
 
-/// Every VM size and vCPU that a test looks at, on both vendors.
-fn each(check: impl Fn(&CpuId, u32, u32, bool)) {
+/// What one vCPU is told.
+struct Told {
+    cpuid: CpuId,
+    cpus: CpuTopology,
+    index: u16,
+    like_amd: bool,
+}
+
+/// Every shape of VM and vCPU that a test looks at, on both vendors.
+fn each(check: impl Fn(&Told)) {
+    let flat = [1, 2, 3, 16, 64, 65, 128, 255, 288].map(CpuTopology::flat);
+    let groups = [(2, 1, 1, 1), (2, 4, 1, 1), (1, 4, 1, 2), (2, 3, 2, 2), (1, 5, 3, 1), (2, 72, 1, 2), (4, 4, 9, 1)];
+    let groups =
+        groups.map(|(threads, cores, dies, packages)| CpuTopology::new(threads, cores, dies, packages).unwrap());
     for (host, like_amd) in [(amd(), true), (intel(), false)] {
-        for vcpus in [1u8, 2, 3, 16, 64, 65, 128, 255] {
-            for index in [0, vcpus / 2, vcpus - 1] {
-                check(&for_vcpu(&host, index, topology(vcpus)).unwrap(), index.into(), vcpus.into(), like_amd);
+        for cpus in flat.into_iter().chain(groups) {
+            let vcpus = u16::try_from(cpus.total()).unwrap();
+            for index in [0, 1 % vcpus, vcpus / 2, vcpus - 1] {
+                let cpuid = for_vcpu(&host, index, basis(cpus)).unwrap();
+                check(&Told { cpuid, cpus, index, like_amd });
             }
         }
     }
 }
 
 #[test]
-fn all_leaves_name_the_same_apic_id_and_cores() {
-    each(|cpuid, id, vcpus, like_amd| {
+fn all_leaves_name_the_same_apic_id_and_groups() {
+    each(|Told { cpuid, cpus, index, like_amd }| {
+        let (id, package) = (cpus.apic_id(*index), cpus.threads_per_package());
+        let bits = cpus.package_shift();
         let features = get(cpuid, LEAF_FEATURES, 0);
-        assert_eq!(features.ebx >> 24, id);
-        assert_eq!(features.edx & EDX_HTT != 0, vcpus > 1);
-        assert!(features.ebx >> 16 & 0xff >= vcpus.min(255));
+        assert_eq!(features.ebx >> 24, id & 0xff);
+        assert_eq!(features.edx & EDX_HTT != 0, package > 1);
+        assert_eq!(features.ebx >> 16 & 0xff, (1 << bits).min(255));
         let levels = [0, 1, 2].map(|level| get(cpuid, LEAF_TOPOLOGY, level));
         assert_eq!(levels.map(|level| level.edx), [id; 3]);
-        assert_eq!(levels.map(|level| level.ebx), [1, vcpus, 0]);
-        let bits = levels[1].eax;
-        assert!(1 << bits >= vcpus && 1 << bits < vcpus * 2);
-        assert!(get(cpuid, LEAF_VENDOR, 0).eax >= LEAF_TOPOLOGY);
-        assert!(!has(cpuid, LEAF_TOPOLOGY_V2) && !has(cpuid, LEAF_AMD_TOPOLOGY_V2));
-        if like_amd {
+        assert_eq!(levels.map(|level| level.ecx), [0x100, 0x201, 2]);
+        assert_eq!(levels.map(|level| level.eax), [cpus.core_shift(), bits, 0]);
+        assert_eq!(levels.map(|level| level.ebx), [cpus.threads_per_core(), package, 0]);
+        assert!(!has(cpuid, LEAF_AMD_TOPOLOGY_V2));
+        dies(cpuid, *cpus, id);
+        if *like_amd {
             let sizes = get(cpuid, LEAF_AMD_SIZES, 0).ecx;
-            assert_eq!((sizes & 0xff, sizes >> 12 & 0xf), (vcpus - 1, bits));
+            assert_eq!((sizes & 0xff, sizes >> 12 & 0xf), ((package - 1).min(255), bits));
+            assert_eq!(get(cpuid, LEAF_EXTENDED_FEATURES, 0).ecx & ECX_CMP_LEGACY != 0, package > 1);
             let unit = get(cpuid, LEAF_AMD_TOPOLOGY, 0);
-            assert_eq!((unit.eax, unit.ebx, unit.ecx), (id, id, 0), "one thread a core, one node");
-            assert_eq!(get(cpuid, LEAF_EXTENDED_FEATURES, 0).ecx & ECX_CMP_LEGACY != 0, vcpus > 1);
+            assert_eq!((unit.eax, unit.ebx >> 8), (id, cpus.threads_per_core() - 1));
+            assert_eq!(unit.ebx & 0xff, (id >> cpus.core_shift() & ((1 << (bits - cpus.core_shift())) - 1)) & 0xff);
+            let nodes = if (2..=8).contains(&cpus.dies_per_package()) { cpus.dies_per_package() } else { 1 };
+            let node = if nodes == 1 { 0 } else { id >> cpus.die_shift() };
+            assert_eq!((unit.ecx & 0xff, (unit.ecx >> 8) + 1), (node, nodes));
         } else {
             assert_eq!(get(cpuid, LEAF_AMD_SIZES, 0).ecx, 0, "reserved");
         }
     });
 }
 
+/// The leaf that knows dies is there if there are any, and says the same of the rest.
+fn dies(cpuid: &CpuId, cpus: CpuTopology, id: u32) {
+    let last = get(cpuid, LEAF_VENDOR, 0).eax;
+    if cpus.dies_per_package() == 1 {
+        assert!(last >= LEAF_TOPOLOGY && !has(cpuid, LEAF_TOPOLOGY_V2));
+        return;
+    }
+    assert!(last >= LEAF_TOPOLOGY_V2);
+    let levels = [0, 1, 2, 3].map(|level| get(cpuid, LEAF_TOPOLOGY_V2, level));
+    assert_eq!(levels.map(|level| level.edx), [id; 4]);
+    assert_eq!(levels.map(|level| level.ecx), [0x100, 0x201, 0x502, 3]);
+    assert_eq!(levels.map(|level| level.eax), [cpus.core_shift(), cpus.die_shift(), cpus.package_shift(), 0]);
+    let threads = [cpus.threads_per_core(), cpus.threads_per_die(), cpus.threads_per_package(), 0];
+    assert_eq!(levels.map(|level| level.ebx), threads);
+}
+
 /// Linux: the mask of who shares a cache is the APIC id without as many bits as that number needs.
 #[test]
 fn caches_are_shared_as_the_topology_says() {
-    each(|cpuid, _, vcpus, like_amd| {
-        let (function, other) = if like_amd { (LEAF_AMD_CACHE, LEAF_CACHE) } else { (LEAF_CACHE, LEAF_AMD_CACHE) };
+    each(|Told { cpuid, cpus, like_amd, .. }| {
+        let (function, other) = if *like_amd { (LEAF_AMD_CACHE, LEAF_CACHE) } else { (LEAF_CACHE, LEAF_AMD_CACHE) };
         assert!(!has(cpuid, other), "what the host does not have is not invented");
         let sharing = [0, 1, 2, 3].map(|index| (get(cpuid, function, index).eax >> 14 & 0xfff) + 1);
-        assert_eq!(sharing, [1, 1, 1, vcpus.next_power_of_two()]);
+        let (core, die) = (1 << cpus.core_shift(), 1 << cpus.die_shift());
+        assert_eq!(sharing, [core, core, core, die]);
         let kinds = [0, 1, 2, 3, 4].map(|index| get(cpuid, function, index).eax & 0x1ff);
         assert_eq!(kinds, [0x121, 0x122, 0x143, 0x163, 0], "the caches themselves are the host's");
         if !like_amd {
             let cores = (get(cpuid, function, 0).eax >> 26) + 1;
-            assert_eq!(cores, vcpus.next_power_of_two().min(64));
+            assert_eq!(cores, (1 << (cpus.package_shift() - cpus.core_shift())).min(64));
             assert_eq!(get(cpuid, function, 4).eax, 0);
         }
     });
 }
 
+/// Linux: "sched: CPU #1's llc-sibling CPU #0 is not on the same node!"
+#[test]
+fn nodes_share_no_cache() {
+    let cpus = CpuTopology::new(2, 4, 1, 1).unwrap();
+    for (host, function) in [(amd(), LEAF_AMD_CACHE), (intel(), LEAF_CACHE)] {
+        let cpuid = for_vcpu(&host, 0, Basis { shared_caches: false, ..basis(cpus) }).unwrap();
+        let sharing = [0, 1, 2, 3].map(|index| (get(&cpuid, function, index).eax >> 14 & 0xfff) + 1);
+        assert_eq!(sharing, [2; 4]);
+    }
+}
+
+/// What lets a guest have processors whose ids are beyond 8 bits.
+#[test]
+fn wide_destinations_are_offered_where_they_are_needed() {
+    let host = CpuId::from_entries(&[leaf(LEAF_KVM_FEATURES, 0, [0x0100_7efb, 0, 0, 0])]).unwrap();
+    for (vcpus, offered) in [(1, false), (255, false), (256, true), (288, true)] {
+        let cpuid = for_vcpu(&host, 0, basis(CpuTopology::flat(vcpus))).unwrap();
+        let features = get(&cpuid, LEAF_KVM_FEATURES, 0).eax;
+        assert_eq!(
+            (features & EAX_EXTENDED_DESTINATIONS != 0, features & !EAX_EXTENDED_DESTINATIONS),
+            (offered, 0x0100_7efb)
+        );
+    }
+}
+
 #[test]
 fn virtualization_is_the_guests_unless_it_is_switched_off() {
-    let with = |host: &CpuId, nested| for_vcpu(host, 0, Topology { nested, ..topology(2) }).unwrap();
+    let with = |host: &CpuId, nested| for_vcpu(host, 0, Basis { nested, ..basis(CpuTopology::flat(2)) }).unwrap();
     for nested in [true, false] {
         assert_eq!(get(&with(&intel(), nested), LEAF_FEATURES, 0).ecx & ECX_VMX != 0, nested);
         let amd = with(&amd(), nested);
@@ -131,7 +193,7 @@ fn virtualization_is_the_guests_unless_it_is_switched_off() {
 #[test]
 fn timer_bits_follow_the_host() {
     let with = |tsc_deadline, tsc_khz| {
-        for_vcpu(&amd(), 0, Topology { vcpus: 1, nested: true, tsc_deadline, tsc_khz }).unwrap()
+        for_vcpu(&amd(), 0, Basis { tsc_deadline, tsc_khz, ..basis(CpuTopology::flat(1)) }).unwrap()
     };
     assert_ne!(get(&with(true, None), LEAF_FEATURES, 0).ecx & ECX_TSC_DEADLINE, 0);
     assert_eq!(get(&with(false, None), LEAF_FEATURES, 0).ecx & ECX_TSC_DEADLINE, 0);

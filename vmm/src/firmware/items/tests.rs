@@ -7,11 +7,13 @@ use vm_memory::{Bytes, GuestAddress};
 
 use super::*;
 use crate::config::Cmdline;
+use crate::cpu::topology::CpuTopology;
 use crate::devices::bus::BusDevice;
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::running::Running;
 use crate::images;
 use crate::memory::{AddressWidth, GuestMemory, MemorySize, PlanInput};
+use crate::numa::Nodes;
 
 /// A kernel's setup part: the boot sector and one more.
 const SETUP: u64 = 1024;
@@ -22,7 +24,13 @@ fn plan(mib: u64) -> MemoryPlan {
 }
 
 fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&'a KernelConfig>) -> Description<'a> {
-    let acpi = acpi::Machine { vcpus: 7, virtio_devices: 2, serial: true, ram: plan.slots() };
+    let acpi = acpi::Machine {
+        cpus: CpuTopology::flat(7),
+        virtio_devices: 2,
+        serial: true,
+        nodes: Nodes::leaked(7),
+        slots: plan.slots(),
+    };
     Description { plan, hand_off, acpi, kernel: kernel.map(|kernel| (kernel, SETUP)) }
 }
 
