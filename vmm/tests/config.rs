@@ -154,7 +154,7 @@ fn wrong_texts_are_usage_errors() {
         ),
         (
             RawConfig { console: "tty".to_owned(), ..raw() },
-            "--console tty: must be off or null, flatboot has only the serial console (--serial)",
+            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's (--serial)",
         ),
         (RawConfig { handoff: "on".to_owned(), ..raw() }, "--handoff on: must be planned, off or file=FILE"),
         (RawConfig { serial: "pty".to_owned(), ..raw() }, "--serial pty: must be tty, file=FILE, null or off"),
