@@ -4,6 +4,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
 use crate::devices::virtio::net::passt::{self, Forward};
 use crate::devices::virtio::net::stream::Stream;
-use crate::devices::virtio::net::tap::Tap;
+use crate::devices::virtio::net::tap::{Offloads, Tap};
 use crate::devices::virtio::net::{Interface, Link, Mac};
 use crate::{inherited, keeper, sandbox};
 
@@ -24,9 +25,28 @@ const NAME_MAX: usize = 15;
 const MTU_MIN: u16 = 1280;
 /// Ethernet's length, less a header, in whole words: what passt takes.
 const MTU_MAX_PASST: u16 = 65520;
+/// What Linux needs for the parts of one packet, and what the host's kernel takes of one.
+const QUEUE_SIZES: RangeInclusive<u16> = 32..=1024;
+const QUEUE_SIZE: u16 = 256;
 /// The first descriptor that is none of input, output and errors.
 const FD_MIN: i32 = 3;
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
+
+/// Keys of `--net`, but for those of rates.
+const KEYS: [&str; 12] = [
+    "tap",
+    "fd",
+    "forward",
+    "ip",
+    "mask",
+    "mac",
+    "mtu",
+    "queue_size",
+    "offload_tso",
+    "offload_ufo",
+    "offload_csum",
+    "id",
+];
 
 /// What is written in the place of a pair: the network is the program of that name.
 const PASST: &str = "passt";
@@ -59,6 +79,16 @@ pub struct NetOption {
     pub(super) mac: Option<Mac>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtu: Option<u16>,
+    /// Of each queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue_size: Option<u16>,
+    /// What guest and host leave to each other; all that the other end has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offload_tso: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offload_ufo: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offload_csum: Option<bool>,
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
@@ -119,7 +149,7 @@ impl NetOption {
             Some(rest) if rest.starts_with(',') => (true, rest.get(1..)),
             _ => (false, Some(text)),
         };
-        let keys = [["tap", "fd", "forward", "ip", "mask", "mac", "mtu", "id"].as_slice(), &rate::KEYS].concat();
+        let keys = [&KEYS, rate::KEYS.as_slice()].concat();
         let options = text.map_or_else(|| Ok(Options::none(OPTION)), |text| Options::parse(OPTION, text, &keys))?;
         let forward = |text: &str| text.split(AND).map(str::parse).collect::<Result<_, _>>();
         let address = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| "must be an IPv4 address as in 192.168.249.1");
@@ -131,7 +161,11 @@ impl NetOption {
             ip: options.value("ip", address)?,
             mask: options.value("mask", address)?,
             mac: options.value("mac", str::parse)?,
-            mtu: options.value("mtu", mtu)?,
+            mtu: options.value("mtu", |text| number(text).ok_or(MTU))?,
+            queue_size: options.value("queue_size", |text| number(text).ok_or(QUEUE_SIZE_MUST))?,
+            offload_tso: options.choice("offload_tso")?,
+            offload_ufo: options.choice("offload_ufo")?,
+            offload_csum: options.choice("offload_csum")?,
             id: options.get("id").map(str::to_owned),
             rate_limiter_config: RateConfig::parse(&options)?,
         };
@@ -158,6 +192,7 @@ impl NetOption {
             }
         }
         self.check_end()?;
+        self.check_queues()?;
         match (self.ip, self.mask) {
             (None, Some(mask)) => Err(FieldError::new("mask", &mask, "must be with ip")),
             (_, Some(mask)) if u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() != 32 => {
@@ -192,6 +227,32 @@ impl NetOption {
         }
     }
 
+    /// Its queues, and what goes through them.
+    fn check_queues(&self) -> Result<(), FieldError> {
+        if let Some(size) = self.queue_size
+            && !(QUEUE_SIZES.contains(&size) && size.is_power_of_two())
+        {
+            return Err(FieldError::new("queue_size", &size, QUEUE_SIZE_MUST));
+        }
+        for (field, wanted) in [("offload_tso", self.offload_tso), ("offload_ufo", self.offload_ufo)] {
+            if wanted == Some(true) && self.offload_csum == Some(false) {
+                return Err(FieldError::new(field, &true, "must be with offload_csum, which it builds on"));
+            }
+        }
+        let wanted =
+            [("offload_tso", self.offload_tso), ("offload_ufo", self.offload_ufo), ("offload_csum", self.offload_csum)];
+        match wanted.into_iter().find(|(_, wanted)| self.passt && *wanted == Some(true)) {
+            Some((field, _)) => Err(FieldError::new(field, &true, "must not be with passt, which has no offloads")),
+            None => Ok(()),
+        }
+    }
+
+    fn offloads(&self) -> Offloads {
+        let [streams, datagrams, checksums] =
+            [self.offload_tso, self.offload_ufo, self.offload_csum].map(|wanted| wanted.unwrap_or(true));
+        Offloads { checksums, streams, datagrams }
+    }
+
     fn text(&self, field: &str) -> String {
         let text = |address: Option<Ipv4Addr>| address.map(|address| address.to_string());
         let value = match field {
@@ -215,14 +276,15 @@ impl NetOption {
             (None, None) => Place::New,
         };
         let (name, link) = self.end(&place).map_err(|what| NetError { place, what })?;
-        let interface = Interface { mac: self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0)), mtu: self.mtu };
+        let mac = self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0));
+        let interface = Interface { mac, mtu: self.mtu, queue_size: self.queue_size.unwrap_or(QUEUE_SIZE) };
         Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, link })
     }
 
     /// The other end, and what it is called.
     fn end(&self, place: &Place) -> Result<(String, Box<dyn Link>), String> {
         let tap = match place {
-            Place::Descriptor(number) => return inherit(*number),
+            Place::Descriptor(number) => return inherit(*number, self.offloads()),
             Place::Passt => {
                 if sandbox::owner_is_jailed() {
                     return Err(format!("{SERVER_STARTS}: must be fd of a socket to one that runs"));
@@ -234,7 +296,7 @@ impl NetOption {
             Place::Name(name) => self.tap(name)?,
             Place::New => self.tap("")?,
         };
-        Ok((tap.name().to_owned(), Box::new(tap)))
+        Ok((tap.name().to_owned(), Box::new(tap.offering(self.offloads()))))
     }
 
     /// `tap`, to which nothing is to be done.
@@ -273,9 +335,10 @@ const SERVER_STARTS: &str = "a server starts no program";
 
 const MTU_PASST: &str = "must be at most 65520 with passt";
 const MTU: &str = "must be a number of bytes, 1280 to 65535";
+const QUEUE_SIZE_MUST: &str = "must be a power of two, 32 to 1024";
 
-fn mtu(text: &str) -> Result<u16, &'static str> {
-    parse_number(text).and_then(|number| u16::try_from(number).ok()).ok_or(MTU)
+fn number(text: &str) -> Option<u16> {
+    parse_number(text).and_then(|number| u16::try_from(number).ok())
 }
 
 fn descriptor(text: &str) -> Result<i32, &'static str> {
@@ -283,13 +346,13 @@ fn descriptor(text: &str) -> Result<i32, &'static str> {
     number.filter(|number| *number >= FD_MIN).ok_or("must be the number of a descriptor, at least 3")
 }
 
-fn inherit(number: i32) -> Result<(String, Box<dyn Link>), String> {
+fn inherit(number: i32, offloads: Offloads) -> Result<(String, Box<dyn Link>), String> {
     let end = || -> io::Result<(String, Box<dyn Link>)> {
         let descriptor = inherited::duplicate(number)?;
         if Stream::is_one(&descriptor)? {
             return Ok((format!("fd={number}"), Box::new(Stream::new(descriptor)?)));
         }
-        let tap = Tap::inherited(descriptor.into())?;
+        let tap = Tap::inherited(descriptor.into())?.offering(offloads);
         Ok((tap.name().to_owned(), Box::new(tap)))
     };
     end().map_err(|error| format!("{error}: {INHERITED}"))
@@ -329,6 +392,10 @@ mod tests {
                 "passt,forward=2222:22+udp/0.0.0.0/53:53,mtu=1500",
                 r#"{"passt": true, "forward": ["2222:22", "udp/0.0.0.0/53:53"], "mtu": 1500}"#,
             ),
+            (
+                "tap=vm0,queue_size=1024,offload_tso=off,offload_ufo=off,offload_csum=on",
+                r#"{"tap": "vm0", "queue_size": 1024, "offload_tso": false, "offload_ufo": false, "offload_csum": true}"#,
+            ),
             ("fd=7,mac=52:54:00:12:34:56", r#"{"fds": [7], "mac": "52:54:00:12:34:56"}"#),
             (
                 "tap=vm0,ip=10.0.0.1,mask=255.255.0.0,mtu=9000,id=lan,ops_size=9,ops_refill_time=1",
@@ -346,6 +413,10 @@ mod tests {
         let text = include_str!("../../../docs/network.md");
         let mtu = format!("the longest packet of both ends, {MTU_MIN} to {}; {MTU_MAX_PASST} with passt", u16::MAX);
         assert!(text.contains(&mtu), "{mtu}");
+        let (least, most) = (QUEUE_SIZES.start(), QUEUE_SIZES.end());
+        let size = format!("room of each queue: a power of two, {least} to {most} | {QUEUE_SIZE} |");
+        assert!(text.contains(&size), "{size}");
+        assert_eq!(QUEUE_SIZE_MUST, format!("must be a power of two, {least} to {most}"));
     }
 
     #[test]
@@ -370,8 +441,8 @@ mod tests {
             ),
             (
                 "passt=on",
-                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, id, bw_size, \
-                 bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, queue_size, \
+                 offload_tso, offload_ufo, offload_csum, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
             ),
             ("tap=a,ip=1.2.3", "--net ip=1.2.3: must be an IPv4 address as in 192.168.249.1"),
             ("tap=a,mask=255.0.0.0", "--net mask=255.0.0.0: must be with ip"),
@@ -385,6 +456,15 @@ mod tests {
             ),
             ("tap=a,mtu=1279", "--net mtu=1279: must be a number of bytes, 1280 to 65535"),
             ("tap=a,mtu=65536", "--net mtu=65536: must be a number of bytes, 1280 to 65535"),
+            ("tap=a,queue_size=100", "--net queue_size=100: must be a power of two, 32 to 1024"),
+            ("tap=a,queue_size=16", "--net queue_size=16: must be a power of two, 32 to 1024"),
+            ("tap=a,queue_size=65536", "--net queue_size=65536: must be a power of two, 32 to 1024"),
+            ("tap=a,offload_tso=yes", "--net offload_tso=yes: must be on or off"),
+            (
+                "tap=a,offload_ufo=on,offload_csum=off",
+                "--net offload_ufo=on: must be with offload_csum, which it builds on",
+            ),
+            ("passt,offload_csum=on", "--net offload_csum=on: must not be with passt, which has no offloads"),
             ("tap=a,bw_size=1", "--net bw_size=SIZE and bw_refill_time=MILLISECONDS: is missing: must be given"),
         ] {
             assert_eq!(parse(text), Err(expected.to_owned()), "{text}");

@@ -36,7 +36,6 @@ const HEADER_SIZE: usize = 12;
 const BUFFERS: std::ops::Range<u64> = 10..12;
 /// The longest frame: header, Ethernet header with a VLAN's tag, and an IP packet.
 const FRAME_MAX: usize = HEADER_SIZE + 18 + 65535;
-const QUEUE_SIZE: u16 = 256;
 /// The queue of frames for the guest,
 const RECEIVE: usize = 0;
 /// and that of frames from it.
@@ -52,6 +51,8 @@ pub struct Interface {
     pub mac: Mac,
     /// The longest packet, if the guest is to keep to one.
     pub mtu: Option<u16>,
+    /// Requests that each queue has room for, a power of two.
+    pub queue_size: u16,
 }
 
 /// A network interface.
@@ -59,6 +60,7 @@ pub struct Interface {
 pub struct Net {
     link: Box<dyn Link>,
     interface: Interface,
+    queue_sizes: [u16; 2],
     /// For messages.
     name: String,
     /// The driver takes a frame in several buffers.
@@ -120,7 +122,8 @@ impl Net {
     pub fn new(link: Box<dyn Link>, name: String, interface: Interface, limits: BothWays) -> Self {
         let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
         let (complaints, counters) = (Complaints::default(), Arc::new(TrafficCounters::of_frames()));
-        Self { link, interface, name, merges: false, received, sent, limits, complaints, counters }
+        let queue_sizes = [interface.queue_size; 2];
+        Self { link, interface, queue_sizes, name, merges: false, received, sent, limits, complaints, counters }
     }
 
     /// What it counts by.
@@ -237,7 +240,7 @@ impl VirtioDevice for Net {
     }
 
     fn queue_sizes(&self) -> &[u16] {
-        &[QUEUE_SIZE, QUEUE_SIZE]
+        &self.queue_sizes
     }
 
     fn activate(&mut self, features: u64) {

@@ -29,7 +29,7 @@ fn net(limits: BothWays) -> (Net, UnixDatagram) {
         end.set_nonblocking(true).unwrap();
     }
     let mac: Mac = "52:54:00:12:34:56".parse().unwrap();
-    let interface = Interface { mac, mtu: Some(1400) };
+    let interface = Interface { mac, mtu: Some(1400), queue_size: 256 };
     let link = Box::new(Tap::pretended(File::from(OwnedFd::from(tap))));
     (Net::new(link, "test".to_owned(), interface, limits), ours)
 }

@@ -28,7 +28,7 @@ fn stream() -> (Stream, UnixStream) {
 }
 
 fn net(stream: Stream) -> Net {
-    let interface = Interface { mac: Mac::of(0, 0), mtu: None };
+    let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
     Net::new(Box::new(stream), "test".to_owned(), interface, BothWays::default())
 }
 
