@@ -46,8 +46,8 @@ impl Source {
 
 /// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
 ///
-/// Type, features, configuration and queues are asked for once, at construction. Everything else is called by the device's own
-/// worker thread, which may wait for host I/O as long as that takes: no vCPU and no other device waits with it.
+/// Type, features, configuration and queues are asked for at construction. Everything else is called by the device's own worker
+/// thread, which may wait for host I/O as long as that takes: no vCPU and no other device waits with it.
 ///
 /// Order: each time the driver is ready, [`activate`](Self::activate), then [`handle`](Self::handle) for every request until the
 /// driver resets the device. Between its reset and the next activation comes [`reset`](Self::reset). A pause comes between two
@@ -59,8 +59,13 @@ pub trait VirtioDevice: Send {
     /// Feature bits of this kind of device. The transport adds those of the queues and the transport itself.
     fn features(&self) -> u64;
 
-    /// The device's configuration space, little-endian; it never changes and cannot be written.
+    /// The device's configuration space, little-endian; it cannot be written.
     fn config(&self) -> Vec<u8>;
+
+    /// Whether that is another one than when this was asked last, which it is after each turn of a queue.
+    fn has_new_config(&mut self) -> bool {
+        false
+    }
 
     /// Largest size of each queue, in descriptors, each a power of two.
     fn queue_sizes(&self) -> &[u16];

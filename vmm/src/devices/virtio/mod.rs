@@ -10,6 +10,7 @@
 //!   device's own: no device waits for another one, and neither does the end of the VM.
 
 pub mod block;
+mod config_space;
 mod device;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
+use super::config_space::ConfigSpace;
 use super::queues::{Next, Queues};
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
@@ -60,6 +61,7 @@ pub enum WorkerError {
 pub struct VirtioWorker {
     device: Box<dyn VirtioDevice>,
     queues: Arc<Queues>,
+    config: Arc<ConfigSpace>,
     /// One for each queue; the guest's notifications arrive here, from KVM (ioeventfd) or from the transport.
     notify: Arc<[EventFd]>,
     orders: Arc<Orders>,
@@ -92,11 +94,16 @@ impl fmt::Debug for VirtioWorker {
 }
 
 impl VirtioWorker {
-    pub(super) fn new(device: Box<dyn VirtioDevice>, queues: Arc<Queues>, notify: Arc<[EventFd]>) -> io::Result<Self> {
+    pub(super) fn new(
+        device: Box<dyn VirtioDevice>,
+        queues: Arc<Queues>,
+        config: Arc<ConfigSpace>,
+        notify: Arc<[EventFd]>,
+    ) -> io::Result<Self> {
         let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
         let orders = Arc::new(Orders { wake, state: Mutex::default(), changed: Condvar::new() });
         let due = vec![None; notify.len()];
-        Ok(Self { device, queues, notify, orders, request: Request::default(), due })
+        Ok(Self { device, queues, config, notify, orders, request: Request::default(), due })
     }
 
     /// What its thread may do.
@@ -230,8 +237,12 @@ impl VirtioWorker {
                 return false;
             }
         }
+        let next = self.queues.turn(index, &mut *self.device, &mut self.request);
+        if self.device.has_new_config() {
+            self.config.set(self.device.config());
+        }
         // Another turn comes after everybody else's.
-        match self.queues.turn(index, &mut *self.device, &mut self.request) {
+        match next {
             Next::WhenNotified => {}
             Next::After(Duration::ZERO) => drop(notify.write(1)),
             Next::After(wait) => {

@@ -47,10 +47,14 @@ impl Interrupt for Line {
         self.raise(VIRTIO_MMIO_INT_VRING);
     }
 
+    fn changed(&self) {
+        self.raise(VIRTIO_MMIO_INT_CONFIG);
+    }
+
     /// A configuration change tells of it.
     fn needs_reset(&self) {
         self.needs_reset.store(true, Ordering::SeqCst);
-        self.raise(VIRTIO_MMIO_INT_CONFIG);
+        self.changed();
     }
 
     fn clear(&self) {

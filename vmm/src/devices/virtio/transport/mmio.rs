@@ -10,8 +10,8 @@ use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET, VIRTIO_F_VERSION_1,
 };
 use virtio_bindings::virtio_mmio::{
-    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO_DEVICE_ID,
-    VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
+    VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
+    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
     VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
     VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY, VIRTIO_MMIO_QUEUE_NUM,
     VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL, VIRTIO_MMIO_QUEUE_USED_HIGH,
@@ -23,6 +23,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::line::Line;
 use crate::devices::bus::{BusDevice, GuestRequest};
+use crate::devices::virtio::config_space::ConfigSpace;
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
 use crate::devices::virtio::{VirtioDevice, VirtioWorker};
@@ -47,7 +48,7 @@ pub struct VirtioMmio {
     line: Arc<Line>,
     notify: Arc<[EventFd]>,
     device_type: u32,
-    config: Vec<u8>,
+    config: Arc<ConfigSpace>,
     offered: u64,
     accepted: u64,
     device_features_select: u32,
@@ -83,8 +84,9 @@ impl VirtioMmio {
         let line = Arc::new(Line::new(irq));
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
+        let config = Arc::new(ConfigSpace::new(config, Arc::clone(&interrupt)));
         let driven = Arc::new(Queues::new(memory, interrupt));
-        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&notify))?;
+        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&config), Arc::clone(&notify))?;
         let transport = Self {
             driven,
             line,
@@ -146,7 +148,7 @@ impl VirtioMmio {
             | VIRTIO_MMIO_SHM_LEN_HIGH
             | VIRTIO_MMIO_SHM_BASE_LOW
             | VIRTIO_MMIO_SHM_BASE_HIGH => NO_SHARED_MEMORY,
-            // Zero for ConfigGeneration too: the configuration never changes.
+            VIRTIO_MMIO_CONFIG_GENERATION => self.config.generation(),
             _ => 0,
         }
     }
@@ -298,10 +300,7 @@ fn register(offset: u64, width: usize) -> Option<u32> {
 impl BusDevice for VirtioMmio {
     fn read(&mut self, offset: u64, data: &mut [u8]) {
         if let Some(at) = offset.checked_sub(VIRTIO_MMIO_CONFIG.into()) {
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(self.config.len());
-            // Fields behind the end belong to features that are not offered.
-            let fields = self.config.iter().skip(start).copied().chain(std::iter::repeat(0));
-            data.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+            self.config.read(at, data);
             return;
         }
         match (register(offset, data.len()), <&mut [u8; 4]>::try_from(&mut *data)) {
