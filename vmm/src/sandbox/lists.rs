@@ -209,6 +209,8 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
+    // Whether a tap that takes no frames is switched off.
+    Call(libc::SYS_ppoll, Always),
     // A socket to a network, when its device goes.
     Call(libc::SYS_shutdown, Always),
     Call(libc::SYS_fallocate, Always),

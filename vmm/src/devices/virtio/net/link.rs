@@ -20,10 +20,13 @@ pub trait Link: fmt::Debug + Send {
         Ok(())
     }
 
+    /// Whether there is anybody at the other end, as far as the last frame in either direction has shown.
+    fn is_up(&self) -> bool;
+
     /// What becomes readable when there is a frame for the guest.
     fn incoming(&self) -> RawFd;
 
-    /// What becomes writable when there is room again for a frame from it, if there can ever be none.
+    /// What becomes writable when there is room again for a frame from it, or the other end is up again, if either can be.
     fn outgoing(&self) -> Option<RawFd> {
         None
     }

@@ -65,6 +65,8 @@ pub struct Net {
     name: String,
     /// The driver takes a frame in several buffers.
     merges: bool,
+    /// What the driver has been told of the link.
+    is_up: bool,
     received: Received,
     sent: Vec<u8>,
     limits: BothWays,
@@ -123,7 +125,19 @@ impl Net {
         let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
         let (complaints, counters) = (Complaints::default(), Arc::new(TrafficCounters::of_frames()));
         let queue_sizes = [interface.queue_size; 2];
-        Self { link, interface, queue_sizes, name, merges: false, received, sent, limits, complaints, counters }
+        Self {
+            link,
+            interface,
+            queue_sizes,
+            name,
+            merges: false,
+            is_up: true,
+            received,
+            sent,
+            limits,
+            complaints,
+            counters,
+        }
     }
 
     /// What it counts by.
@@ -234,9 +248,14 @@ impl VirtioDevice for Net {
         // `struct virtio_net_config` up to mtu; several queues are not offered.
         let mut config = self.interface.mac.bytes().to_vec();
         let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
-        config.extend([up, 0, 0, 0]);
+        config.extend([if self.is_up { up } else { 0 }, 0, 0, 0]);
         config.extend(self.interface.mtu.unwrap_or(0).to_le_bytes());
         config
+    }
+
+    fn has_new_config(&mut self) -> bool {
+        let is_up = self.link.is_up();
+        std::mem::replace(&mut self.is_up, is_up) != is_up
     }
 
     fn queue_sizes(&self) -> &[u16] {

@@ -104,6 +104,10 @@ impl Drop for Stream {
 }
 
 impl Link for Stream {
+    fn is_up(&self) -> bool {
+        !self.over
+    }
+
     fn incoming(&self) -> RawFd {
         self.socket.as_raw_fd()
     }

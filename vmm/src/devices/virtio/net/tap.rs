@@ -7,12 +7,13 @@
 
 use std::ffi::{CStr, c_char, c_int, c_short, c_uint, c_ulong};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::{mem, ptr};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use virtio_bindings::virtio_net::{
     VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4,
@@ -62,6 +63,10 @@ impl Default for Offloads {
 #[derive(Debug)]
 pub struct Tap {
     file: File,
+    /// The same once more: to be watched for that it is switched on again.
+    up: File,
+    /// It was switched off when it was last looked at.
+    is_off: bool,
     name: String,
     offloads: Offloads,
 }
@@ -74,7 +79,7 @@ impl Tap {
         request.ifr_ifru.ifru_flags = short(FLAGS);
         // SAFETY: TUNSETIFF reads and writes a struct ifreq, which this is.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-        Self::of(file, name_of(&request)).with_headers()
+        Self::of(file, name_of(&request))?.with_headers()
     }
 
     /// One that somebody else has opened.
@@ -85,9 +90,9 @@ impl Tap {
         // SAFETY: the kernel has filled in this field; any bits are a number.
         let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
         if flags & FLAGS != FLAGS {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
         }
-        let tap = Self::of(file, name_of(&request));
+        let tap = Self::of(file, name_of(&request))?;
         tap.never_waits()?;
         tap.with_headers()
     }
@@ -101,12 +106,12 @@ impl Tap {
     /// A socket that keeps frames apart, in the place of a tap.
     #[cfg(any(test, fuzzing))]
     #[must_use]
-    pub fn pretended(file: File) -> Self {
+    pub fn pretended(file: File) -> io::Result<Self> {
         Self::of(file, String::new())
     }
 
-    fn of(file: File, name: String) -> Self {
-        Self { file, name, offloads: Offloads::default() }
+    fn of(file: File, name: String) -> io::Result<Self> {
+        Ok(Self { up: file.try_clone()?, file, is_off: false, name, offloads: Offloads::default() })
     }
 
     /// The same, which offers a guest no more than `offloads`.
@@ -153,6 +158,14 @@ impl Tap {
         interface(libc::SIOCSIFFLAGS, &mut request)
     }
 
+    /// A frame that is lost may mean that the tap is switched off, or gone.
+    fn look_after<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if matches!(&result, Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)) {
+            self.is_off = is_off(&self.file);
+        }
+        result
+    }
+
     fn with_headers(self) -> io::Result<Self> {
         let size = c_int::try_from(HEADER_SIZE).unwrap_or(c_int::MAX);
         // SAFETY: TUNSETVNETHDRSZ reads an int, which this is.
@@ -182,17 +195,42 @@ impl Link for Tap {
         set_offloads(self.file.as_raw_fd(), features)
     }
 
+    fn is_up(&self) -> bool {
+        !self.is_off
+    }
+
     fn incoming(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
+    fn outgoing(&self) -> Option<RawFd> {
+        Some(self.up.as_raw_fd())
+    }
+
+    /// One that is switched off takes frames, too, and loses them.
+    fn has_room(&mut self) -> bool {
+        if self.is_off {
+            self.is_off = is_off(&self.file);
+        }
+        true
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
+        let result = self.file.read(buffer);
+        self.look_after(result)
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.file.write(frame).map(drop)
+        let result = self.file.write(frame);
+        self.look_after(result).map(drop)
     }
+}
+
+/// Whether `tap` takes no frames. It does not say so by itself; but that it takes some again it says to who has asked, and only then.
+fn is_off(tap: &File) -> bool {
+    let mut asked = [PollFd::new(tap, PollFlags::OUT)];
+    let _ = poll(&mut asked, Some(&Timespec::default()));
+    asked.iter().all(|asked| !asked.revents().contains(PollFlags::OUT))
 }
 
 /// Tells the host what a guest with these virtio `features` takes: frames without checksum, and those of many segments.
@@ -215,7 +253,7 @@ fn tun_flags(features: u64) -> c_uint {
 
 fn request(name: &str) -> io::Result<libc::ifreq> {
     if name.len() >= NAME_SIZE || name.bytes().any(|byte| byte == 0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is longer than an interface's name"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "is longer than an interface's name"));
     }
     // SAFETY: a struct ifreq of zeros is one: an empty name, and numbers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -264,7 +302,7 @@ mod tests {
 
     fn offered(offloads: Offloads) -> u64 {
         let (end, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        Tap::pretended(std::os::fd::OwnedFd::from(end).into()).offering(offloads).features()
+        Tap::pretended(std::os::fd::OwnedFd::from(end).into()).unwrap().offering(offloads).features()
     }
 
     #[test]
