@@ -21,23 +21,36 @@ const GUEST: &str = "198.18.249.2";
 /// The longest frame without segmentation.
 const FRAME: u64 = 1514;
 
-pub(crate) fn trials() -> [Trial; 1] {
-    [Trial::ignorable_test("net::both_ways_over_a_tap", || {
-        let lab = Lab::get()?;
-        match missing(lab)? {
-            Some(reason) => Ok(Completion::ignored_with(reason)),
-            None => both_ways(lab).map(|()| Completion::Completed),
-        }
-    })]
+/// Who moves the frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mover {
+    Thread,
+    Kernel,
+}
+
+pub(crate) fn trials() -> [Trial; 2] {
+    [("net::both_ways_over_a_tap", Mover::Thread), ("net::both_ways_by_vhost", Mover::Kernel)].map(|(name, mover)| {
+        Trial::ignorable_test(name, move || {
+            let lab = Lab::get()?;
+            match missing(lab, mover)? {
+                Some(reason) => Ok(Completion::ignored_with(reason)),
+                None => both_ways(lab, mover).map(|()| Completion::Completed),
+            }
+        })
+    })
 }
 
 /// What this kernel or this host lacks, if anything.
-fn missing(lab: &Lab) -> Result<Option<String>, Failed> {
+fn missing(lab: &Lab, mover: Mover) -> Result<Option<String>, Failed> {
     if !lab.kernel_has("CONFIG_VIRTIO_NET")? {
         return Ok(Some("the guest kernel has no VIRTIO_NET".to_owned()));
     }
     let may = lab.shell("[ $(id -u) = 0 ] && [ -c /dev/net/tun ]")?.code == 0;
-    Ok((!may).then(|| "taps are made by root, with /dev/net/tun".to_owned()))
+    if !may {
+        return Ok(Some("taps are made by root, with /dev/net/tun".to_owned()));
+    }
+    let vhost = mover == Mover::Thread || lab.shell("[ -c /dev/vhost-net ]")?.code == 0;
+    Ok((!vhost).then(|| "there is no /dev/vhost-net".to_owned()))
 }
 
 /// Answers whoever asks, for ever.
@@ -63,23 +76,34 @@ pub(crate) fn echo(port: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Much and little, with checksums and segmentation left to whoever is better at it; and the tap is gone when the guest is.
-fn both_ways(lab: &Lab) -> Result<(), Failed> {
-    let with_peer = lab.path("flatboot-with-peer");
+/// Much and little, with checksums and segmentation left to whoever is better at it; once more with another driver, when the first
+/// has left the device in the midst of its work; and the tap is gone when the guest is.
+fn both_ways(lab: &Lab, mover: Mover) -> Result<(), Failed> {
+    let (with_peer, seen) = (lab.path("flatboot-with-peer"), lab.path("vhost-seen"));
+    let _ = fs::remove_file(&seen);
     let (peer, flatboot) = (env::current_exe()?, &lab.flatboot);
+    // The kernel's thread is one of the process that it works for, since Linux 6.4.
     let script = format!(
-        "#!/bin/sh\n{ROLE}={PORT} '{}' & peer=$!\ntrap 'kill $peer' EXIT\n'{}' \"$@\"\n",
+        "#!/bin/sh\n{ROLE}={PORT} '{}' & peer=$!\n\
+         (until cat /proc/[0-9]*/task/*/comm 2>/dev/null | grep -q ^vhost-; do sleep 0.2; done; : >'{}') & looks=$!\n\
+         trap 'kill $peer $looks 2>/dev/null' EXIT\n'{}' \"$@\"\n",
         peer.display(),
+        seen.display(),
         flatboot.display()
     );
     fs::write(&with_peer, script)?;
     fs::set_permissions(&with_peer, fs::Permissions::from_mode(0o755))?;
-    let guest = lab.guest().options(["--net".to_owned(), format!("tap={TAP},ip={HOST},mac=52:54:00:12:34:56")]);
-    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},nodmesg=TXQ,calm"));
+    let vhost = if mover == Mover::Kernel { "on" } else { "off" };
+    let net = format!("tap={TAP},ip={HOST},mac=52:54:00:12:34:56,vhost={vhost}");
+    let guest = lab.guest().options(["--net".to_owned(), net]);
+    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},nodmesg=TXQ,rebind,net={GUEST}/{HOST}:{PORT},calm"));
     let ended = lab.with_session(|session| guest.run(session, &with_peer))?;
     if !ended.passed() {
         return Err(lab.describe(&guest, &ended));
     }
+    require(seen.exists() == (mover == Mover::Kernel), || {
+        format!("vhost={vhost}: the kernel's thread is there, or not")
+    })?;
     let report = ended.report("net").ok_or("no report")?;
     let mean = |way: &str| report[way].as_u64().unwrap_or(0);
     require(mean("rx_mean") > FRAME && mean("tx_mean") > FRAME, || format!("no offloads: {report}"))?;

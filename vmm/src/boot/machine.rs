@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{FileError, MachineConfig, OutputFile, RateConfig, SerialConfig};
+use crate::config::{FileError, MachineConfig, NetEnd, OutputFile, RateConfig, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
@@ -20,6 +20,7 @@ use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::limit::{BothWays, Limiter};
+use crate::devices::virtio::net::Vhost;
 use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
 use crate::devices::{Bus, terminal::RawTerminal};
 use crate::ender::Ender;
@@ -155,7 +156,7 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
-    let (devices, mut counters, socket) = virtio_devices(config)?;
+    let (devices, mut counters, socket) = virtio_devices(config, memory)?;
     counters.push(("_serial".to_owned(), of_serial));
     for (slot, device) in devices.into_iter().enumerate() {
         workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
@@ -230,7 +231,7 @@ fn both_ways(limits: Option<RateConfig>) -> BothWays {
 
 /// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
 /// is; then what there is one of.
-fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
+fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<Devices, MachineError> {
     let (mut devices, mut counters, mut socket): Devices = (Vec::new(), Vec::new(), None);
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
@@ -248,9 +249,17 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Devices, MachineError> {
     }
     for (index, net) in config.nets.drain(..).enumerate() {
         let id = net.id.clone().unwrap_or_else(|| format!("_net{index}"));
-        let device = Net::new(net.link, net.name, net.interface, both_ways(net.limits));
-        counters.push((id, device.counters()));
-        devices.push(Box::new(device));
+        match net.end {
+            NetEnd::Thread(link) => {
+                let device = Net::new(link, net.name, net.interface, both_ways(net.limits));
+                counters.push((id, device.counters()));
+                devices.push(Box::new(device));
+            }
+            // The tap itself counts what the kernel does.
+            NetEnd::Kernel(tap) => {
+                devices.push(Box::new(Vhost::new(tap, net.interface, memory).map_err(host("vhost-net"))?));
+            }
+        }
     }
     if let Some(vsock) = config.vsock.take() {
         let (bound, listener) = vsock.listener;

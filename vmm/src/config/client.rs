@@ -80,6 +80,7 @@ const NET: Section = Section {
         "offload_tso",
         "offload_ufo",
         "offload_csum",
+        "vhost",
         "id",
         "rate_limiter_config",
     ],

@@ -36,7 +36,7 @@ pub use error::{ConfigError, FieldError, JsonError};
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
 pub use memory::MemoryConfig;
-pub use net::{NetConfig, NetError, NetOption};
+pub use net::{NetConfig, NetEnd, NetError, NetOption};
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
 pub use payload::{FirmwareConfig, KernelConfig, Payload};

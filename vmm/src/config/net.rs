@@ -14,7 +14,7 @@ use super::rate::{self, RateConfig};
 use crate::devices::virtio::net::passt::{self, Forward};
 use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::tap::{Offloads, Tap};
-use crate::devices::virtio::net::{Interface, Link, Mac};
+use crate::devices::virtio::net::{Interface, Link, Mac, vhost};
 use crate::{inherited, keeper, sandbox};
 
 pub(super) const OPTION: &str = "--net";
@@ -33,7 +33,7 @@ const FD_MIN: i32 = 3;
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// Keys of `--net`, but for those of rates.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "tap",
     "fd",
     "forward",
@@ -45,6 +45,7 @@ const KEYS: [&str; 12] = [
     "offload_tso",
     "offload_ufo",
     "offload_csum",
+    "vhost",
     "id",
 ];
 
@@ -89,6 +90,9 @@ pub struct NetOption {
     offload_ufo: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offload_csum: Option<bool>,
+    /// Whether the host's kernel moves the frames of a tap; it does where it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    vhost: Option<bool>,
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
@@ -108,7 +112,16 @@ pub struct NetConfig {
     /// What its other end is called on the host.
     pub name: String,
     /// That end.
-    pub link: Box<dyn Link>,
+    pub end: NetEnd,
+}
+
+/// The host's end of an interface, and who moves its frames.
+#[derive(Debug)]
+pub enum NetEnd {
+    /// The device's own thread.
+    Thread(Box<dyn Link>),
+    /// The host's kernel.
+    Kernel(Tap),
 }
 
 /// Why an interface's other end cannot be used.
@@ -166,6 +179,7 @@ impl NetOption {
             offload_tso: options.choice("offload_tso")?,
             offload_ufo: options.choice("offload_ufo")?,
             offload_csum: options.choice("offload_csum")?,
+            vhost: options.choice("vhost")?,
             id: options.get("id").map(str::to_owned),
             rate_limiter_config: RateConfig::parse(&options)?,
         };
@@ -239,6 +253,10 @@ impl NetOption {
                 return Err(FieldError::new(field, &true, "must be with offload_csum, which it builds on"));
             }
         }
+        if self.vhost == Some(true) && (self.passt || self.rate_limiter_config.is_some()) {
+            let must = if self.passt { "must not be with passt, which is no tap" } else { VHOST_MUST };
+            return Err(FieldError::new("vhost", &true, must));
+        }
         let wanted =
             [("offload_tso", self.offload_tso), ("offload_ufo", self.offload_ufo), ("offload_csum", self.offload_csum)];
         match wanted.into_iter().find(|(_, wanted)| self.passt && *wanted == Some(true)) {
@@ -275,28 +293,46 @@ impl NetOption {
             (Some(name), None) => Place::Name(name.clone()),
             (None, None) => Place::New,
         };
-        let (name, link) = self.end(&place).map_err(|what| NetError { place, what })?;
+        let (name, end) = self.end(&place).map_err(|what| NetError { place, what })?;
         let mac = self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0));
         let interface = Interface { mac, mtu: self.mtu, queue_size: self.queue_size.unwrap_or(QUEUE_SIZE) };
-        Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, link })
+        Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, end })
     }
 
     /// The other end, and what it is called.
-    fn end(&self, place: &Place) -> Result<(String, Box<dyn Link>), String> {
+    fn end(&self, place: &Place) -> Result<(String, NetEnd), String> {
+        let by_kernel = self.by_kernel()?;
         let tap = match place {
-            Place::Descriptor(number) => return inherit(*number, self.offloads()),
+            Place::Descriptor(number) => match inherit(*number)? {
+                Inherited::Tap(tap) => tap,
+                Inherited::Stream(_) if self.vhost == Some(true) => {
+                    return Err("vhost=on: is a socket: must be a tap, or have no vhost".to_owned());
+                }
+                Inherited::Stream(stream) => return Ok((format!("fd={number}"), NetEnd::Thread(Box::new(stream)))),
+            },
             Place::Passt => {
                 if sandbox::owner_is_jailed() {
                     return Err(format!("{SERVER_STARTS}: must be fd of a socket to one that runs"));
                 }
                 let stream = passt::start(&self.forward, self.mtu, keeper::has_restarted())
                     .map_err(|error| error.to_string())?;
-                return Ok((PASST.to_owned(), Box::new(stream)));
+                return Ok((PASST.to_owned(), NetEnd::Thread(Box::new(stream))));
             }
             Place::Name(name) => self.tap(name)?,
             Place::New => self.tap("")?,
         };
-        Ok((tap.name().to_owned(), Box::new(tap.offering(self.offloads()))))
+        let (name, tap) = (tap.name().to_owned(), tap.offering(self.offloads()));
+        Ok((name, if by_kernel { NetEnd::Kernel(tap) } else { NetEnd::Thread(Box::new(tap)) }))
+    }
+
+    /// Whether the host's kernel moves the frames, if the other end is a tap.
+    fn by_kernel(&self) -> Result<bool, String> {
+        match (self.vhost, vhost::probe()) {
+            (Some(false), _) => Ok(false),
+            (Some(true), Err(error)) => Err(format!("vhost=on: {}", no_vhost(&error))),
+            (Some(true), Ok(())) => Ok(true),
+            (None, found) => Ok(found.is_ok() && self.rate_limiter_config.is_none()),
+        }
     }
 
     /// `tap`, to which nothing is to be done.
@@ -335,6 +371,7 @@ const SERVER_STARTS: &str = "a server starts no program";
 
 const MTU_PASST: &str = "must be at most 65520 with passt";
 const MTU: &str = "must be a number of bytes, 1280 to 65535";
+const VHOST_MUST: &str = "must not be with limits, which the host's kernel does not keep";
 const QUEUE_SIZE_MUST: &str = "must be a power of two, 32 to 1024";
 
 fn number(text: &str) -> Option<u16> {
@@ -346,20 +383,36 @@ fn descriptor(text: &str) -> Result<i32, &'static str> {
     number.filter(|number| *number >= FD_MIN).ok_or("must be the number of a descriptor, at least 3")
 }
 
-fn inherit(number: i32, offloads: Offloads) -> Result<(String, Box<dyn Link>), String> {
-    let end = || -> io::Result<(String, Box<dyn Link>)> {
+/// What a descriptor can be.
+enum Inherited {
+    Tap(Tap),
+    Stream(Stream),
+}
+
+fn inherit(number: i32) -> Result<Inherited, String> {
+    let end = || -> io::Result<Inherited> {
         let descriptor = inherited::duplicate(number)?;
-        if Stream::is_one(&descriptor)? {
-            return Ok((format!("fd={number}"), Box::new(Stream::new(descriptor)?)));
-        }
-        let tap = Tap::inherited(descriptor.into())?.offering(offloads);
-        Ok((tap.name().to_owned(), Box::new(tap)))
+        Ok(if Stream::is_one(&descriptor)? {
+            Inherited::Stream(Stream::new(descriptor)?)
+        } else {
+            Inherited::Tap(Tap::inherited(descriptor.into())?)
+        })
     };
     end().map_err(|error| format!("{error}: {INHERITED}"))
 }
 
 const INHERITED: &str = "must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected stream socket, that this process was \
                          started with";
+
+fn no_vhost(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "/dev/vhost-net is missing: load the vhost_net module".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "/dev/vhost-net: no permission: must be readable and writable for this user".to_owned()
+        }
+        _ => format!("/dev/vhost-net cannot be opened: {error}"),
+    }
+}
 
 fn cannot_be_opened(error: &io::Error) -> String {
     match error.kind() {
@@ -396,7 +449,7 @@ mod tests {
                 "tap=vm0,queue_size=1024,offload_tso=off,offload_ufo=off,offload_csum=on",
                 r#"{"tap": "vm0", "queue_size": 1024, "offload_tso": false, "offload_ufo": false, "offload_csum": true}"#,
             ),
-            ("fd=7,mac=52:54:00:12:34:56", r#"{"fds": [7], "mac": "52:54:00:12:34:56"}"#),
+            ("fd=7,mac=52:54:00:12:34:56,vhost=on", r#"{"fds": [7], "mac": "52:54:00:12:34:56", "vhost": true}"#),
             (
                 "tap=vm0,ip=10.0.0.1,mask=255.255.0.0,mtu=9000,id=lan,ops_size=9,ops_refill_time=1",
                 r#"{"tap": "vm0", "ip": "10.0.0.1", "mask": "255.255.0.0", "mtu": 9000, "id": "lan",
@@ -442,7 +495,7 @@ mod tests {
             (
                 "passt=on",
                 "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, queue_size, \
-                 offload_tso, offload_ufo, offload_csum, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+                 offload_tso, offload_ufo, offload_csum, vhost, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
             ),
             ("tap=a,ip=1.2.3", "--net ip=1.2.3: must be an IPv4 address as in 192.168.249.1"),
             ("tap=a,mask=255.0.0.0", "--net mask=255.0.0.0: must be with ip"),
@@ -463,6 +516,11 @@ mod tests {
             (
                 "tap=a,offload_ufo=on,offload_csum=off",
                 "--net offload_ufo=on: must be with offload_csum, which it builds on",
+            ),
+            ("passt,vhost=on", "--net vhost=on: must not be with passt, which is no tap"),
+            (
+                "tap=a,vhost=on,ops_size=9,ops_refill_time=1",
+                "--net vhost=on: must not be with limits, which the host's kernel does not keep",
             ),
             ("passt,offload_csum=on", "--net offload_csum=on: must not be with passt, which has no offloads"),
             ("tap=a,bw_size=1", "--net bw_size=SIZE and bw_refill_time=MILLISECONDS: is missing: must be given"),

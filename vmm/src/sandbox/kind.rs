@@ -17,6 +17,8 @@ pub enum Kind {
     Device,
     /// The same of one that connects programs of the guest and of the host.
     Vsock,
+    /// The same of a network interface that the host's kernel serves.
+    Vhost,
     /// Takes what is typed to the serial port.
     SerialInput,
     /// Reads files for firmware.
@@ -35,12 +37,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
         Self::Device,
         Self::Vsock,
+        Self::Vhost,
         Self::SerialInput,
         Self::FwCfg,
         Self::Signals,
@@ -59,6 +62,7 @@ impl fmt::Display for Kind {
             Self::Vcpu => "vcpu",
             Self::Device => "device",
             Self::Vsock => "vsock",
+            Self::Vhost => "vhost",
             Self::SerialInput => "serial-input",
             Self::FwCfg => "fw_cfg",
             Self::Signals => "signals",

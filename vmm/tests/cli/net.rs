@@ -33,6 +33,18 @@ pub(crate) fn rows() -> Vec<Row> {
         )
         .needs(Needs::Devices("true")),
         error(
+            "a host without vhost-net",
+            "run --net tap=flatboot,vhost=on",
+            "--net tap=flatboot: vhost=on: /dev/vhost-net is missing: load the vhost_net module",
+        )
+        .needs(Needs::Devices("true")),
+        error(
+            "a vhost-net for others",
+            "run --net tap=flatboot,vhost=on",
+            "--net tap=flatboot: vhost=on: /dev/vhost-net: no permission: must be readable and writable for this user",
+        )
+        .needs(Needs::NodesUnprivileged("mknod -m 600 /dev/vhost-net c 10 238")),
+        error(
             "an interface that is no tap",
             "run --net tap=lo",
             "--net tap=lo: is another kind of interface: must be a tap with one queue, or not exist",

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::Request;
+use super::outside::Outside;
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
 
@@ -73,6 +74,11 @@ pub trait VirtioDevice: Send {
     /// What its thread may do.
     fn thread(&self) -> Kind {
         Kind::Device
+    }
+
+    /// Who serves its queues, if not this: then [`handle`](Self::handle) is never called, and sources wake queue 0.
+    fn outside(&mut self) -> Option<&mut dyn Outside> {
+        None
     }
 
     /// The driver is ready, having accepted `features`.

@@ -17,6 +17,7 @@ pub mod exercise;
 mod interrupt;
 pub mod limit;
 pub mod net;
+pub mod outside;
 mod queues;
 mod request;
 pub mod rng;

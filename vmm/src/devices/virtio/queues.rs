@@ -4,15 +4,17 @@
 //! Their lock is held while a ring is looked at, never while a request is done. So a driver that resets the device does not
 //! wait for it; it is told that the reset is over once the request in progress, if there is one, has left guest memory alone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
+use vmm_sys_util::eventfd::EventFd;
 
 use super::device::Ready;
 use super::interrupt::Interrupt;
+use super::outside::{Outside, Ring};
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
@@ -24,6 +26,9 @@ const LOOKS_PER_TURN: u32 = 1024;
 /// After this many bytes likewise.
 const BYTES_PER_TURN: u64 = 16 << 20;
 
+/// How long a vCPU waits for queues that are served outside. It takes a part of a millisecond.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(1);
+
 /// A queue that the device cannot use: the driver must reset the device.
 #[derive(Debug, thiserror::Error)]
 enum QueueError {
@@ -31,6 +36,10 @@ enum QueueError {
     Outside(usize),
     #[error("virtqueue {index} is broken")]
     Broken { index: usize, source: virtio_queue::Error },
+    #[error("a virtqueue is broken, says who serves it")]
+    Refused,
+    #[error("virtqueues cannot be served outside")]
+    NotTaken(#[source] std::io::Error),
 }
 
 /// A queue as the driver described it, not yet believed.
@@ -65,7 +74,11 @@ impl QueueSetup {
 pub(super) struct Queues {
     memory: GuestMemory,
     interrupt: Arc<dyn Interrupt>,
+    /// If they are served outside, wakes the worker for what the driver has done.
+    outside: Option<EventFd>,
     state: Mutex<State>,
+    /// Queues that were lent are back.
+    back: Condvar,
 }
 
 #[derive(Default)]
@@ -74,14 +87,17 @@ struct State {
     live: Vec<Option<Queue>>,
     /// The queue whose request the device works on. Set and cleared by the worker alone.
     busy: Option<usize>,
+    /// Queues that are served outside, or just about to be. Set and cleared by the worker alone.
+    lent: Vec<usize>,
     /// What the device has not been told yet, in this order.
     reset: bool,
     activation: Option<u64>,
 }
 
 impl Queues {
-    pub(super) fn new(memory: GuestMemory, interrupt: Arc<dyn Interrupt>) -> Self {
-        Self { memory, interrupt, state: Mutex::default() }
+    /// Those of a device which is served outside have an event that wakes its worker.
+    pub(super) fn new(memory: GuestMemory, interrupt: Arc<dyn Interrupt>, outside: Option<EventFd>) -> Self {
+        Self { memory, interrupt, outside, state: Mutex::default(), back: Condvar::new() }
     }
 
     // ---- The transport's side -----------------------------------------------------------------------------------
@@ -101,6 +117,7 @@ impl Queues {
             Ok(queues) => {
                 state.live = queues;
                 state.activation = Some(features);
+                self.tell_outside();
             }
             Err(error) => self.fail(&mut state, &error),
         }
@@ -115,29 +132,53 @@ impl Queues {
         state.reset = true;
         // Under the lock, or a late failure would mark the fresh device.
         self.interrupt.clear();
+        self.tell_outside();
+        self.wait_for(state, <[usize]>::is_empty);
     }
 
     /// The same for one queue.
     pub(super) fn stop(&self, index: usize) {
-        if let Some(queue) = lock(&self.state).live.get_mut(index) {
+        let mut state = lock(&self.state);
+        if let Some(queue) = state.live.get_mut(index) {
             *queue = None;
+        }
+        self.tell_outside();
+        self.wait_for(state, |lent| !lent.contains(&index));
+    }
+
+    fn tell_outside(&self) {
+        if let Some(outside) = &self.outside {
+            // A full counter has woken it already.
+            let _ = outside.write(1);
         }
     }
 
-    /// Whether no request is in progress.
-    pub(super) fn is_quiet(&self) -> bool {
-        lock(&self.state).busy.is_none()
+    /// Waits until the queues that are lent are as they should be, or some time.
+    fn wait_for(&self, state: MutexGuard<'_, State>, holds: impl Fn(&[usize]) -> bool) {
+        let waited = self.back.wait_timeout_while(state, GIVEN_BACK_WITHIN, |state| !holds(&state.lent));
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Whether no request of queue `index` is in progress.
+    /// Whether no request is in progress, and no queue is served outside.
+    pub(super) fn is_quiet(&self) -> bool {
+        let state = lock(&self.state);
+        state.busy.is_none() && state.lent.is_empty()
+    }
+
+    /// The same of queue `index`.
     pub(super) fn is_stopped(&self, index: usize) -> bool {
-        lock(&self.state).busy != Some(index)
+        let state = lock(&self.state);
+        state.busy != Some(index) && !state.lent.contains(&index)
     }
 
     // ---- The worker's side --------------------------------------------------------------------------------------
 
     /// Gives queue `index` one turn with `device`; says when the next one is to be. `request` lends its buffers.
     pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> Next {
+        if self.outside.is_some() {
+            self.lend(device);
+            return Next::WhenNotified;
+        }
         self.tell(device);
         let mut turn = Turn::default();
         self.quieten(index);
@@ -187,6 +228,68 @@ impl Queues {
         if let Some(features) = activation {
             device.activate(features);
         }
+    }
+
+    /// Takes back from who serves `device` outside what the driver has taken back, and hands over what it has given.
+    fn lend(&self, device: &mut dyn VirtioDevice) {
+        let failed = device.outside().is_some_and(Outside::has_failed);
+        let (reset, activation, back, rings) = {
+            let mut state = lock(&self.state);
+            if failed && !state.reset {
+                self.fail(&mut state, &QueueError::Refused);
+            }
+            let (reset, activation) = (std::mem::take(&mut state.reset), state.activation.take());
+            let rings = if activation.is_some() { self.rings(&mut state) } else { Vec::new() };
+            let State { live, lent, .. } = &mut *state;
+            let is_live = |queue: usize| live.get(queue).is_some_and(Option::is_some);
+            // A driver that has reset the device cannot be ready again before all of them are back.
+            let back: Vec<_> = lent.iter().copied().filter(|queue| !is_live(*queue)).collect();
+            lent.extend(rings.iter().map(|ring| ring.queue));
+            (reset, activation, back, rings)
+        };
+        if let Some(outside) = device.outside() {
+            for queue in &back {
+                outside.give_back(*queue);
+            }
+        }
+        if reset {
+            device.reset();
+        }
+        if let Some(features) = activation {
+            device.activate(features);
+        }
+        let taken =
+            device.outside().map_or(Ok(()), |outside| if rings.is_empty() { Ok(()) } else { outside.take(&rings) });
+        let mut state = lock(&self.state);
+        state.lent.retain(|queue| !back.contains(queue));
+        if let Err(error) = taken {
+            tracing::warn!(%error, "a virtio device cannot be served outside");
+            state.lent.clear();
+            if !state.reset {
+                self.fail(&mut state, &QueueError::NotTaken(error));
+            }
+        }
+        drop(state);
+        self.back.notify_all();
+    }
+
+    /// The queues of a driver that is ready; none if one of them is not all inside pieces of guest memory: whoever serves them looks
+    /// up where a part begins, and no further.
+    fn rings(&self, state: &mut State) -> Vec<Ring> {
+        let mut rings = Vec::new();
+        for (queue, live) in (0..).zip(&state.live) {
+            let Some(live) = live else { continue };
+            let size = usize::from(live.size());
+            let (descriptors, available, used) = (live.desc_table(), live.avail_ring(), live.used_ring());
+            // virtio 1.2, section 2.7, with the event indices.
+            let parts = [(descriptors, 16 * size), (available, 6 + 2 * size), (used, 6 + 8 * size)];
+            if parts.iter().any(|(start, length)| self.memory.get_slice(GuestAddress(*start), *length).is_err()) {
+                self.fail(state, &QueueError::Outside(queue));
+                return Vec::new();
+            }
+            rings.push(Ring { queue, size: live.size(), descriptors, available, used });
+        }
+        rings
     }
 
     /// No notifications while the queue is looked at anyway.

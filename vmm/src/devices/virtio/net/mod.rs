@@ -10,6 +10,7 @@ mod mac;
 pub mod passt;
 pub mod stream;
 pub mod tap;
+pub mod vhost;
 
 use std::io;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::observe::devices::TrafficCounters;
 
 pub use link::Link;
 pub use mac::Mac;
+pub use vhost::Vhost;
 
 /// `struct virtio_net_hdr_v1`, which comes before each frame in both directions.
 const HEADER_SIZE: usize = 12;
@@ -53,6 +55,23 @@ pub struct Interface {
     pub mtu: Option<u16>,
     /// Requests that each queue has room for, a power of two.
     pub queue_size: u16,
+}
+
+impl Interface {
+    /// What needs nothing of the host.
+    fn features(&self) -> u64 {
+        let offered = FEATURES.iter().filter(|bit| **bit != VIRTIO_NET_F_MTU || self.mtu.is_some());
+        offered.fold(0, |features, bit| features | 1 << bit)
+    }
+
+    /// `struct virtio_net_config` up to mtu; several queues are not offered.
+    fn config(&self, is_up: bool) -> Vec<u8> {
+        let mut config = self.mac.bytes().to_vec();
+        let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
+        config.extend([if is_up { up } else { 0 }, 0, 0, 0]);
+        config.extend(self.mtu.unwrap_or(0).to_le_bytes());
+        config
+    }
 }
 
 /// A network interface.
@@ -240,17 +259,11 @@ impl VirtioDevice for Net {
     }
 
     fn features(&self) -> u64 {
-        let offered = FEATURES.iter().filter(|bit| **bit != VIRTIO_NET_F_MTU || self.interface.mtu.is_some());
-        offered.fold(self.link.features(), |features, bit| features | 1 << bit)
+        self.interface.features() | self.link.features()
     }
 
     fn config(&self) -> Vec<u8> {
-        // `struct virtio_net_config` up to mtu; several queues are not offered.
-        let mut config = self.interface.mac.bytes().to_vec();
-        let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
-        config.extend([if self.is_up { up } else { 0 }, 0, 0, 0]);
-        config.extend(self.interface.mtu.unwrap_or(0).to_le_bytes());
-        config
+        self.interface.config(self.is_up)
     }
 
     fn has_new_config(&mut self) -> bool {

@@ -103,9 +103,13 @@ impl Tap {
         &self.name
     }
 
+    /// For whoever else moves its frames.
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// A socket that keeps frames apart, in the place of a tap.
     #[cfg(any(test, fuzzing))]
-    #[must_use]
     pub fn pretended(file: File) -> io::Result<Self> {
         Self::of(file, String::new())
     }

@@ -42,6 +42,11 @@ impl Driver {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
         let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
+        Self::with(transport, worker, memory, irq)
+    }
+
+    /// The same on a transport that is there.
+    pub(super) const fn with(transport: VirtioMmio, worker: VirtioWorker, memory: GuestMemory, irq: EventFd) -> Self {
         Self { transport, worker: Some(worker), memory, irq, queue: 0, available: 0 }
     }
 

@@ -11,6 +11,7 @@ mod driver;
 mod hang;
 mod mmio;
 mod net;
+mod outside;
 mod rng;
 mod stream;
 

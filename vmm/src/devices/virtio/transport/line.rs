@@ -21,6 +21,11 @@ impl Line {
         Self { status: AtomicU32::new(0), needs_reset: AtomicBool::new(false), event }
     }
 
+    /// For whoever else interrupts the driver.
+    pub(super) fn event(&self) -> &EventFd {
+        &self.event
+    }
+
     pub(super) fn status(&self) -> u32 {
         self.status.load(Ordering::SeqCst)
     }

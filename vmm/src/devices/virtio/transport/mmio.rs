@@ -11,12 +11,12 @@ use virtio_bindings::virtio_config::{
 };
 use virtio_bindings::virtio_mmio::{
     VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
-    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
-    VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
-    VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY, VIRTIO_MMIO_QUEUE_NUM,
-    VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL, VIRTIO_MMIO_QUEUE_USED_HIGH,
-    VIRTIO_MMIO_QUEUE_USED_LOW, VIRTIO_MMIO_SHM_BASE_HIGH, VIRTIO_MMIO_SHM_BASE_LOW, VIRTIO_MMIO_SHM_LEN_HIGH,
-    VIRTIO_MMIO_SHM_LEN_LOW, VIRTIO_MMIO_STATUS, VIRTIO_MMIO_VENDOR_ID, VIRTIO_MMIO_VERSION,
+    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INT_VRING,
+    VIRTIO_MMIO_INTERRUPT_ACK, VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH,
+    VIRTIO_MMIO_QUEUE_AVAIL_LOW, VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY,
+    VIRTIO_MMIO_QUEUE_NUM, VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL,
+    VIRTIO_MMIO_QUEUE_USED_HIGH, VIRTIO_MMIO_QUEUE_USED_LOW, VIRTIO_MMIO_SHM_BASE_HIGH, VIRTIO_MMIO_SHM_BASE_LOW,
+    VIRTIO_MMIO_SHM_LEN_HIGH, VIRTIO_MMIO_SHM_LEN_LOW, VIRTIO_MMIO_STATUS, VIRTIO_MMIO_VENDOR_ID, VIRTIO_MMIO_VERSION,
 };
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
@@ -55,6 +55,8 @@ pub struct VirtioMmio {
     driver_features_select: u32,
     queue_select: u32,
     queues: Vec<QueueSetup>,
+    /// The queues are served outside: who does it interrupts the driver, and does not say so in the register that says why.
+    outside: bool,
     /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
     /// The driver has reset the device while a request was in progress: until that one is over, the status reads as before and
@@ -76,7 +78,11 @@ impl VirtioMmio {
     /// Puts `device` on the transport. Its requests come from and go to `memory`; it interrupts by `irq`, as an edge.
     ///
     /// Returns both sides: the registers, for the MMIO bus, and the worker, to be started.
-    pub fn new(device: Box<dyn VirtioDevice>, memory: GuestMemory, irq: EventFd) -> io::Result<(Self, VirtioWorker)> {
+    pub fn new(
+        mut device: Box<dyn VirtioDevice>,
+        memory: GuestMemory,
+        irq: EventFd,
+    ) -> io::Result<(Self, VirtioWorker)> {
         let queues: Vec<_> = device.queue_sizes().iter().copied().map(QueueSetup::new).collect();
         let notify: io::Result<Arc<[EventFd]>> =
             queues.iter().map(|_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)).collect();
@@ -85,8 +91,18 @@ impl VirtioMmio {
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
         let config = Arc::new(ConfigSpace::new(config, Arc::clone(&interrupt)));
-        let driven = Arc::new(Queues::new(memory, interrupt));
-        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&config), Arc::clone(&notify))?;
+        // The worker of a device that is served outside hears of the driver's resets and of nothing else.
+        let (outside, heard) = match device.outside() {
+            Some(outside) => {
+                outside.connect(&notify, line.event())?;
+                let told = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+                (Some(told.try_clone()?), Arc::from([told]))
+            }
+            None => (None, Arc::clone(&notify)),
+        };
+        let is_outside = outside.is_some();
+        let driven = Arc::new(Queues::new(memory, interrupt, outside));
+        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&config), heard)?;
         let transport = Self {
             driven,
             line,
@@ -99,6 +115,7 @@ impl VirtioMmio {
             driver_features_select: 0,
             queue_select: 0,
             queues,
+            outside: is_outside,
             status: 0,
             resetting: false,
         };
@@ -141,7 +158,7 @@ impl VirtioMmio {
             },
             VIRTIO_MMIO_QUEUE_NUM_MAX => self.queue().map_or(0, |queue| queue.max_size.into()),
             VIRTIO_MMIO_QUEUE_READY => self.queue_is_in_use().into(),
-            VIRTIO_MMIO_INTERRUPT_STATUS => self.line.status(),
+            VIRTIO_MMIO_INTERRUPT_STATUS => self.line.status() | self.interrupts_outside(),
             VIRTIO_MMIO_STATUS if self.line.wants_reset() => self.status | VIRTIO_CONFIG_S_NEEDS_RESET,
             VIRTIO_MMIO_STATUS => self.status,
             VIRTIO_MMIO_SHM_LEN_LOW
@@ -151,6 +168,12 @@ impl VirtioMmio {
             VIRTIO_MMIO_CONFIG_GENERATION => self.config.generation(),
             _ => 0,
         }
+    }
+
+    /// Linux then looks at each queue, and takes an interrupt that was for none of them as one for somebody else: there is none
+    /// but for a configuration that has changed, which counts as its own.
+    fn interrupts_outside(&self) -> u32 {
+        if self.outside && self.has(VIRTIO_CONFIG_S_DRIVER_OK) { VIRTIO_MMIO_INT_VRING } else { 0 }
     }
 
     fn write_register(&mut self, register: u32, value: u32) {
@@ -256,7 +279,8 @@ impl VirtioMmio {
         self.accepted & !self.offered == 0 && self.accepted & (1 << VIRTIO_F_VERSION_1) != 0
     }
 
-    /// Never waits: what is in progress comes to its end while the status says that the reset is not over.
+    /// Waits for no request: what is in progress comes to its end while the status says that the reset is not over. But Linux
+    /// does not look on this transport, so a server outside, which never takes long, is waited for.
     fn reset(&mut self) {
         self.driven.reset();
         self.accepted = 0;
