@@ -5,6 +5,7 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::answer::Refusal;
+use super::stream::{DESCRIPTORS_MAX, Handed};
 use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
 use crate::vmm::Call;
 
@@ -83,14 +84,14 @@ impl Route {
         if *method == verb { Ok(route) } else { Err(Refusal::verb(name, method, &verb)) }
     }
 
-    /// What is to be asked of the owner of the VM. `body` is looked at if there is to be one.
-    pub(super) fn call(self, body: &[u8]) -> Result<Option<Call>, Refusal> {
+    /// What is to be asked of the owner of the VM. `body` is looked at if there is to be one; so is what was `handed` over with it.
+    pub(super) fn call(self, body: &[u8], handed: Handed) -> Result<Option<Call>, Refusal> {
         Ok(Some(match self {
             Self::Ping => return Ok(None),
             Self::Plain(call) => call(),
             Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
-            Self::AddNet => Call::AddNet(NetOption::from_client(body).map_err(Refusal::body("vm.add-net"))?),
+            Self::AddNet => Call::AddNet(net(body, handed).map_err(Refusal::body("vm.add-net"))?),
             Self::AddVsock => Call::AddVsock(VsockOption::from_client(body).map_err(Refusal::body("vm.add-vsock"))?),
             Self::RemoveDevice => {
                 let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
@@ -98,4 +99,13 @@ impl Route {
             }
         }))
     }
+}
+
+fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
+    if handed.more {
+        return Err(format!(
+            "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one, of a tap or a socket"
+        ));
+    }
+    NetOption::from_client(body)?.handed(handed.descriptors)
 }

@@ -5,6 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +66,9 @@ pub struct NetOption {
     /// A tap, or a socket to a program, that this process was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fds: Option<[i32; 1]>,
+    /// What keeps that open, if it came with a request.
+    #[serde(skip)]
+    kept: Option<Kept>,
     /// A program is its network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     passt: bool,
@@ -99,6 +104,18 @@ pub struct NetOption {
     #[serde(default, deserialize_with = "RateConfig::of_field", skip_serializing_if = "Option::is_none")]
     rate_limiter_config: Option<RateConfig>,
 }
+
+/// A descriptor of this process, as long as anybody has this.
+#[derive(Debug, Clone)]
+struct Kept(Arc<OwnedFd>);
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_raw_fd() == other.0.as_raw_fd()
+    }
+}
+
+impl Eq for Kept {}
 
 /// A network interface whose other end is open and switched on.
 #[derive(Debug)]
@@ -169,6 +186,7 @@ impl NetOption {
         let net = Self {
             tap: options.get("tap").map(str::to_owned),
             fds: options.value("fd", descriptor)?.map(|number| [number]),
+            kept: None,
             passt,
             forward: options.value("forward", forward)?.unwrap_or_default(),
             ip: options.value("ip", address)?,
@@ -185,6 +203,23 @@ impl NetOption {
         };
         net.check_fields().map_err(|error| options.wrong_field(&error))?;
         Ok(net)
+    }
+
+    /// The same with what was handed over beside it, which takes the place of `fd`.
+    pub(crate) fn handed(mut self, mut descriptors: Vec<OwnedFd>) -> Result<Self, String> {
+        const ALONE: &str = "must be absent with a descriptor that comes with the request";
+        let count = descriptors.len();
+        let Some(descriptor) = descriptors.pop() else { return Ok(self) };
+        if count > 1 {
+            return Err(format!("{count} descriptors came with the request: must be one, of a tap or a socket"));
+        }
+        if let Some([number]) = self.fds {
+            return Err(format!("fds=[{number}]: {ALONE}"));
+        }
+        self.fds = Some([descriptor.as_raw_fd()]);
+        self.kept = Some(Kept(Arc::new(descriptor)));
+        self.check()?;
+        Ok(self)
     }
 
     /// What is wrong with one of a JSON file, as the path of a field and what would be right.

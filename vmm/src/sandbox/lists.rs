@@ -172,6 +172,8 @@ const API: &[Call] = &[
     Call(libc::SYS_epoll_ctl, Always),
     Call(libc::SYS_read, Always),
     Call(libc::SYS_recvfrom, Always),
+    // The same with descriptors that a client hands over.
+    Call(libc::SYS_recvmsg, Always),
     Call(libc::SYS_shutdown, Always),
     // A connection that is taken is looked at: whether it waits.
     Call(libc::SYS_fcntl, OneOf(1, &[word(libc::F_GETFL), word(libc::F_SETFL)])),
