@@ -23,9 +23,11 @@
 //! | `verify` | the kernel finds its own memmap sound, if it can tell | `present`, `lines` |
 //! | `lists` | the free lists can be read, after caches were dropped and memory was compacted | `orders`, `pages`, `per_cpu_pages` |
 //! | `calm` | no line of the kernel log says that something broke | `lines` |
-//! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes) |
+//! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes), `queues` |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
 //! | `erase=/dev/vda` | 64 KiB in its middle became zero at once, and what is around them did not | `zero`, `same`, `discard_max`, `zeroes_max` bytes |
+//! | `beside=/dev/vda*4` | so many threads wrote all of it at once, and it is there | `blocks`, `wrong` |
+//! | `grow=/dev/vda` | it became larger within a minute, and its new end takes a pattern | `before`, `after` bytes |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
@@ -100,6 +102,8 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "disk" => devices::disk(needed("DEVICE")?),
         "diskwrite" => devices::disk_write(needed("DEVICE")?),
         "erase" => devices::erase(needed("DEVICE")?),
+        "beside" => devices::beside(needed("DEVICE*THREADS")?),
+        "grow" => devices::grow(needed("DEVICE")?),
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks of devices.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
@@ -15,6 +17,8 @@ use crate::{files, report};
 const SECTOR: usize = 512;
 /// What `diskwrite` writes: a page, so that no file-system block is half old.
 pub(crate) const BLOCK: usize = 4096;
+/// How long a device may take to be larger.
+const GROW: Duration = Duration::from_secs(60);
 
 /// Reads the first and the last sector.
 pub(crate) fn disk(device: &str) -> Outcome {
@@ -26,7 +30,54 @@ pub(crate) fn disk(device: &str) -> Outcome {
     disk.read_exact_at(&mut sector, 0).map_err(failed)?;
     let first = format!("{:032x}", u128::from_be_bytes(*sector.first_chunk().unwrap_or(&[0; 16])));
     let read_only = files::number(format!("/sys/class/block/{}/ro", name(device)))? != 0;
-    Ok((bytes > 0, fields([("bytes", bytes.into()), ("read_only", read_only.into()), ("first", first.into())])))
+    let queues = fs::read_dir(format!("/sys/class/block/{}/mq", name(device))).map_err(failed)?.count();
+    let report = fields([
+        ("bytes", bytes.into()),
+        ("read_only", read_only.into()),
+        ("first", first.into()),
+        ("queues", queues.into()),
+    ]);
+    Ok((bytes > 0, report))
+}
+
+/// Waits until the device is larger, and writes to its new end. Its first line says that it has begun.
+pub(crate) fn grow(device: &str) -> Outcome {
+    let before = size(device)?;
+    report::print(&json!({ "check": "grow", "begun": true }));
+    let since = Instant::now();
+    while size(device)? == before && since.elapsed() < GROW {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let after = size(device)?;
+    let written = disk_write(device)?.0;
+    Ok((after > before && written, fields([("before", before.into()), ("after", after.into())])))
+}
+
+/// Writes all of the device, by several threads at once, and finds there what was written.
+pub(crate) fn beside(text: &str) -> Outcome {
+    let (device, threads) = text.split_once('*').ok_or("must be DEVICE*THREADS")?;
+    let threads: u64 = threads.parse().map_err(|_| format!("{threads}: no number"))?;
+    let failed = |error: io::Error| format!("{device}: {error}");
+    let share = size(device)? / threads.max(1) / BLOCK as u64;
+    let block = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes().repeat(BLOCK / 8);
+    let write = |thread: u64| {
+        let disk = File::options().write(true).open(device)?;
+        (thread * share..(thread + 1) * share).try_for_each(|number| {
+            disk.write_all_at(&block(number), number * BLOCK as u64)?;
+            if number % 16 == 0 { disk.sync_all() } else { Ok(()) }
+        })?;
+        disk.sync_all()
+    };
+    let written = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || write(thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| io::Error::other("a panic"))?)
+    });
+    written.map_err(failed)?;
+    let mut wrong = 0u64;
+    for number in 0..share * threads {
+        wrong += u64::from(read_uncached(device, number * BLOCK as u64).map_err(failed)? != block(number));
+    }
+    Ok((wrong == 0 && share > 0, fields([("blocks", (share * threads).into()), ("wrong", wrong.into())])))
 }
 
 /// Writes the last block and reads it back from the device.

@@ -139,7 +139,7 @@ fn wrong_texts_are_usage_errors() {
         (shape("boot=1", "size=0"), "--memory size=0: must be at least 64M"),
         (
             disk("file=x"),
-            "--disk file=x: there is no key file: must be one of path, readonly, sparse, serial, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+            "--disk file=x: there is no key file: must be one of path, readonly, direct, sparse, serial, id, num_queues, queue_size, image_type, _disable_io_uring, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
         ),
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),
@@ -363,4 +363,51 @@ fn a_disk_has_one_writer_or_many_readers() {
     refused_file(raw, "--disk", &path, in_use);
     drop(held);
     assert_eq!(files.names(), ["disk", "initramfs", "kernel"]);
+}
+
+/// What a guest has written to its disk is the owner's to vouch for.
+#[test]
+fn an_image_of_another_format_is_a_disk_if_its_owner_says_so() {
+    let files = Files::new();
+    let path = files.path("disk");
+    let with = |rest: &str| RawConfig { disks: vec![files.disk("disk", rest)], ..files.raw() };
+    for (magic, format) in [("QFI\u{fb}", "qcow2"), ("KDMV", "VMDK"), ("vhdxfile", "VHDX")] {
+        let magic: Vec<u8> = magic.chars().map(|letter| u8::try_from(u32::from(letter)).unwrap()).collect();
+        // The format is said before the length, which of an image is any.
+        for length in [1024, 1000] {
+            fs::write(&path, [magic.clone(), vec![0; length - magic.len()]].concat()).unwrap();
+            let must = "must be raw, which \"qemu-img convert -O raw\" makes of one, or be used with image_type=raw";
+            for rest in ["", ",readonly=on", ",image_type=unknown"] {
+                refused_file(with(rest), "--disk", &path, &format!("begins like a {format} image: {must}"));
+            }
+        }
+        refused_file(with(",image_type=raw"), "--disk", &path, "has 1000 bytes: must be a multiple of 512");
+        fs::write(&path, [magic.clone(), vec![0; 1024 - magic.len()]].concat()).unwrap();
+        Config::try_from(with(",image_type=raw")).unwrap();
+    }
+}
+
+#[test]
+fn a_disk_for_direct_requests() {
+    let files = Files::new();
+    let with = |rest: &str| RawConfig { disks: vec![files.disk("disk", rest)], ..files.raw() };
+    fs::write(files.path("disk"), vec![0; 8192]).unwrap();
+    for rest in [",direct=on", ",direct=on,readonly=on,queue_size=1024"] {
+        match Config::try_from(with(rest)) {
+            Ok(config) => {
+                let alignment = config.machine.disks[0].direct().unwrap();
+                assert!(alignment.offset.is_power_of_two() && (512..=4096).contains(&alignment.offset));
+            }
+            Err(error) => {
+                let fault = "its file system has no direct I/O: must be on one that has, or be used with direct=off";
+                assert!(error.to_string().ends_with(fault), "{error}");
+            }
+        }
+    }
+    // Linux has none of it for what it makes up.
+    let link = files.path("link");
+    std::os::unix::fs::symlink("/proc/self/status", &link).unwrap();
+    let fault = "its file system has no direct I/O: must be on one that has, or be used with direct=off";
+    let raw = RawConfig { disks: vec![files.disk("link", ",direct=on,readonly=on")], ..files.raw() };
+    refused_file(raw, "--disk", &link, fault);
 }

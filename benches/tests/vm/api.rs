@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("api::a_guest_that_powers_off_ends_the_server", power_off),
     ("api::a_guest_that_resets_comes_up_again", reset),
     ("api::pauses_are_exact", pauses),
+    ("api::a_disk_grows_under_its_guest", grows),
     ("api::run_serves_too", run),
 ];
 
@@ -115,6 +116,24 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
     let (jumps, jumped) = (pulse["jumps"].as_u64().unwrap_or(0), pulse["jumped_ns"].as_u64().unwrap_or(u64::MAX));
     // Each pause was one: the guest saw it. An eleventh of the time is left to a host that has other things to do.
     require(jumps >= u64::from(times) && jumped <= paused + paused / 10, seen)
+}
+
+/// The guest sees it, and uses it.
+fn grows(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+put vm.boot; until_it grep -q '"begun":true' console
+put vm.resize-disk '{"id": "_disk0", "desired_size": 3145728}'
+wait $pid; stat -c %s disk; cat console
+"#;
+    let outcome = lab.shell(&script(lab, "flatboot.check=grow=/dev/vda,calm flatboot.end=poweroff", rest))?;
+    let said = outcome.stdout_text();
+    let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
+    let reports = guest::reports(&said);
+    let passed = reports.iter().any(|report| {
+        report["check"] == "grow" && report["ok"] == true && report["before"] == 1 << 20 && report["after"] == 3 << 20
+    });
+    let calm = reports.iter().any(|report| report["check"] == "calm" && report["ok"] == true);
+    require(outcome.code == 0 && passed && calm && said.starts_with("3145728\n"), seen)
 }
 
 fn run(lab: &Lab) -> Result<(), Failed> {

@@ -11,6 +11,7 @@ use crate::Body;
 pub(crate) const TESTS: &[(&str, Body)] = &[
     ("devices::disk_is_read_and_written", disk),
     ("devices::disk_is_erased", erased),
+    ("devices::disk_with_several_queues", queues),
     ("devices::readonly_disk_stays_as_it_is", readonly),
     ("devices::most_disks", most_disks),
     ("devices::entropy", |lab| lab.passes(&lab.guest().checks("rng")).map(drop)),
@@ -52,6 +53,26 @@ fn erased(lab: &Lab) -> Result<(), Failed> {
     let mut expected = vec![0x5a; DISK];
     expected[DISK / 2..][..64 << 10].fill(0);
     require(fs::read(&path)? == expected, || "the file is not what it should be".to_owned())
+}
+
+/// Each queue has a thread, and each thread several requests at once: as this host does it, and one after another.
+fn queues(lab: &Lab) -> Result<(), Failed> {
+    for (rest, number) in
+        [("num_queues=2,queue_size=64", 2), ("num_queues=4,_disable_io_uring=on", 2), ("direct=off", 1)]
+    {
+        let path = image(lab, "queues.img", 0x5a)?;
+        let options = ["-v".to_owned(), "--disk".to_owned(), format!("path={},{rest}", path.display())];
+        let ended = lab.passes(&lab.guest().options(options).cpus(2).checks("disk=/dev/vda,beside=/dev/vda*4,calm"))?;
+        let report = ended.report("disk").ok_or("no report")?;
+        require(report["queues"] == number, || format!("{rest}: {report}"))?;
+        let said = String::from_utf8_lossy(&ended.outcome.stderr);
+        require(!said.contains("no io_uring"), || format!("{rest}: {said}"))?;
+        let block = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes().repeat(512);
+        let there = fs::read(&path)?;
+        let right = (0..).zip(there.chunks(4096)).all(|(number, there)| there == block(number));
+        require(right && there.len() == DISK, || format!("{rest}: the file is not what the guest has written"))?;
+    }
+    Ok(())
 }
 
 fn readonly(lab: &Lab) -> Result<(), Failed> {

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::words::in_fields;
 use crate::chain::chain;
+use crate::devices::virtio::ResizeError;
 use crate::vmm::{Answer, VmmError};
 
 /// An answer as it is sent.
@@ -66,15 +67,16 @@ impl Refusal {
         let status = match error {
             // That is how Cloud Hypervisor describes its interface.
             VmmError::NotNow(why) if resumed && why.state != crate::vmm::State::Running => StatusCode::NOT_FOUND,
-            VmmError::NotCreated | VmmError::NoDevice(_) => StatusCode::NOT_FOUND,
+            VmmError::NotCreated | VmmError::NoDevice(_) | VmmError::NoDisk(_) => StatusCode::NOT_FOUND,
             VmmError::NotNow(_) => StatusCode::METHOD_NOT_ALLOWED,
             VmmError::AlreadyCreated | VmmError::Taken(_) => StatusCode::CONFLICT,
-            VmmError::Refused(_) => StatusCode::BAD_REQUEST,
-            VmmError::Vcpu(_)
+            VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late(_))
+            | VmmError::Vcpu(_)
             | VmmError::Worker(_)
             | VmmError::Start(_)
             | VmmError::PowerButton(_)
             | VmmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,
+            VmmError::Refused(_) | VmmError::Resize(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, in_fields(&chain(error)))
     }

@@ -13,7 +13,7 @@ use crate::vmm::Call;
 const ROOT: &str = "/api/v1/";
 
 /// What Cloud Hypervisor can do and flatboot cannot.
-const MISSING: [&str; 15] = [
+const MISSING: [&str; 14] = [
     "vm.add-device",
     "vm.add-fs",
     "vm.add-generic-vhost-user",
@@ -24,7 +24,6 @@ const MISSING: [&str; 15] = [
     "vm.nmi",
     "vm.receive-migration",
     "vm.resize",
-    "vm.resize-disk",
     "vm.resize-zone",
     "vm.restore",
     "vm.send-migration",
@@ -48,6 +47,8 @@ pub(super) enum Route {
     AddVsock,
     /// A device's end, named by the body.
     RemoveDevice,
+    /// A disk's size, with its name in the body.
+    ResizeDisk,
 }
 
 /// The body of vm.remove-device.
@@ -55,6 +56,15 @@ pub(super) enum Route {
 #[serde(deny_unknown_fields)]
 struct RemoveDevice {
     id: String,
+}
+
+/// The body of vm.resize-disk.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResizeDisk {
+    id: String,
+    /// In bytes.
+    desired_size: u64,
 }
 
 impl Route {
@@ -78,6 +88,7 @@ impl Route {
             "vm.add-net" => (Self::AddNet, Method::PUT),
             "vm.add-vsock" => (Self::AddVsock, Method::PUT),
             "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
+            "vm.resize-disk" => (Self::ResizeDisk, Method::PUT),
             _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
             _ => return Err(Refusal::not_found(path)),
         };
@@ -96,6 +107,11 @@ impl Route {
             Self::RemoveDevice => {
                 let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
                 Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)
+            }
+            Self::ResizeDisk => {
+                let parsed = serde_json::from_slice::<ResizeDisk>(body).map_err(|error| error.to_string());
+                let ResizeDisk { id, desired_size: size } = parsed.map_err(Refusal::body("vm.resize-disk"))?;
+                Call::ResizeDisk { id, size }
             }
         }))
     }

@@ -64,6 +64,8 @@ pub struct Booted {
     pub vcpus: Threads,
     /// The devices' threads.
     pub workers: Vec<Running>,
+    /// What the disks are called, in the order of their slots.
+    pub disks: Vec<String>,
     /// Presses the power button.
     pub power_button: EventFd,
     /// What vCPUs and devices have done.
@@ -81,6 +83,7 @@ pub struct Booted {
 struct Leftover {
     /// The devices' threads.
     workers: Vec<Running>,
+    disks: Vec<String>,
     power_button: EventFd,
     input: machine::SerialInput,
     serial_output: Option<OutputFile>,
@@ -120,13 +123,24 @@ impl Assembled {
 
     /// What the ACPI tables say.
     pub(super) fn acpi(&self) -> acpi::Machine<'_> {
-        acpi_machine(&self.config, &self.plan, self.machine.workers.len())
+        acpi_machine(&self.config, &self.plan, self.machine.virtio_devices)
     }
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
         let Self { config, plan, memory, kvm, vm, machine, host } = self;
-        let Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket } = machine;
+        let Machine {
+            ports,
+            mmio,
+            virtio_devices,
+            workers,
+            disks,
+            counters,
+            power_button,
+            input,
+            serial_output,
+            socket,
+        } = machine;
         let counters = Arc::new(Counters::new(config.cpus.boot.get(), counters));
         let shared = Arc::new(Shared {
             vm,
@@ -142,8 +156,7 @@ impl Assembled {
         timeline.phase("vCPU threads started");
         let prefaulting = prefault(&config, &memory, &host, timeline)?;
         let workers = start_workers(workers, control)?;
-        let virtio_devices = workers.len();
-        let leftover = Leftover { workers, power_button, input, serial_output, socket, counters, kvm };
+        let leftover = Leftover { workers, disks, power_button, input, serial_output, socket, counters, kvm };
         Ok(Started { config, plan, memory, virtio_devices, prefaulting, waiting, leftover })
     }
 }
@@ -166,7 +179,7 @@ impl Started {
 impl Prepared {
     /// Lets the boot CPU run, once every thread is in its jail.
     pub fn start(self, control: &Control) -> Result<Booted, BootError> {
-        let Leftover { workers, power_button, input, serial_output, socket, counters, kvm } = self.leftover;
+        let Leftover { workers, disks, power_button, input, serial_output, socket, counters, kvm } = self.leftover;
         let reads = Entry::new(control, Kind::SerialInput, "serial input".to_owned());
         let console = input.start(&control.ender, || reads.pass())?;
         fault::watch(&self.memory, terminal::restore).map_err(BootError::Signals)?;
@@ -179,18 +192,17 @@ impl Prepared {
         }
         let vcpus = self.waiting.release(self.start)?;
         self.timeline.phase("every vCPU ready");
-        Ok(Booted { vcpus, workers, power_button, counters, kvm, console, socket })
+        Ok(Booted { vcpus, workers, disks, power_button, counters, kvm, console, socket })
     }
 }
 
-/// Starts a thread for each device.
-fn start_workers(workers: Vec<VirtioWorker>, control: &Control) -> Result<Vec<Running>, WorkerError> {
-    let start = |(slot, worker): (usize, VirtioWorker)| {
-        let name = format!("virtio{slot}");
+/// Starts the threads of the devices.
+fn start_workers(workers: Vec<(String, VirtioWorker)>, control: &Control) -> Result<Vec<Running>, WorkerError> {
+    let start = |(name, worker): (String, VirtioWorker)| {
         let entry = Entry::new(control, worker.kind(), name.clone());
         worker.start(name, || entry.pass())
     };
-    workers.into_iter().enumerate().map(start).collect()
+    workers.into_iter().map(start).collect()
 }
 
 fn acpi_machine<'a>(config: &MachineConfig, plan: &'a MemoryPlan, virtio_devices: usize) -> acpi::Machine<'a> {

@@ -19,6 +19,7 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::serial::{Feeding, SerialPort};
+use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::net::Vhost;
 use crate::devices::virtio::{Block, BlockError, Net, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio};
@@ -72,8 +73,11 @@ fn host(what: &'static str) -> impl Fn(io::Error) -> MachineError {
 pub(super) struct Machine {
     pub(super) ports: Bus,
     pub(super) mmio: Bus,
-    /// By virtio slot, what serves that device's queues once it is started.
-    pub(super) workers: Vec<VirtioWorker>,
+    pub(super) virtio_devices: usize,
+    /// What serves the virtio devices' queues once it is started, and what its thread is to be called.
+    pub(super) workers: Vec<(String, VirtioWorker)>,
+    /// What the disks are called, in slot order.
+    pub(super) disks: Vec<String>,
     /// What each device is called, and counts by.
     pub(super) counters: Vec<Named>,
     pub(super) power_button: EventFd,
@@ -156,14 +160,19 @@ pub(super) fn build(
         firmware_power(&mut mmio)?;
     }
     let mut workers = Vec::new();
+    let disks = config.disks.len();
     let (devices, mut counters, socket) = virtio_devices(config, memory)?;
+    let disks = counters.iter().take(disks).map(|(id, _)| id.clone()).collect();
     counters.push(("_serial".to_owned(), of_serial));
+    let virtio_devices = devices.len();
     for (slot, device) in devices.into_iter().enumerate() {
-        workers.push(virtio(slot as u64, device, vm, memory, &mut mmio)?);
+        let lanes = virtio(slot as u64, device, vm, memory, &mut mmio)?;
+        let name = |lane| if lane == 0 { format!("virtio{slot}") } else { format!("virtio{slot}.{lane}") };
+        workers.extend(lanes.into_iter().enumerate().map(|(lane, worker)| (name(lane), worker)));
     }
 
     let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
-    Ok(Machine { ports, mmio, workers, counters, power_button, input, serial_output, socket })
+    Ok(Machine { ports, mmio, virtio_devices, workers, disks, counters, power_button, input, serial_output, socket })
 }
 
 /// The power registers once more, where firmware for QEMU's microvm finds them: it and its runtime services power off and
@@ -235,16 +244,25 @@ fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<De
     let (mut devices, mut counters, mut socket): Devices = (Vec::new(), Vec::new(), None);
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
-        let limiter = limiter(disk.limits());
-        let readonly = disk.readonly();
         let id = disk.id().map_or_else(|| format!("_disk{index}"), str::to_owned);
-        let serial = disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned);
-        let sparse = disk.sparse();
-        let block = Block::new(disk.into_file(), readonly, &serial)
-            .map_err(|source| MachineError::Disk { path: path.clone(), source })?
-            .sparse(sparse);
         let of_disk = Arc::<DiskCounters>::default();
-        devices.push(Box::new(block.named(path).observed(limiter, Arc::clone(&of_disk))));
+        let mut settings = Settings {
+            readonly: disk.readonly(),
+            direct: disk.direct(),
+            sparse: disk.sparse(),
+            serial: disk.serial().map_or_else(|| format!("flatboot-disk{index}"), str::to_owned),
+            name: path.clone(),
+            queue_size: disk.queue_size(),
+            num_queues: disk.num_queues(),
+            io_uring: disk.io_uring(),
+            lock: None,
+            limiter: limiter(disk.limits()),
+            counters: Arc::clone(&of_disk),
+        };
+        let (file, locked) = disk.into_files();
+        settings.lock = Some(locked);
+        let block = Block::new(file, settings).map_err(|source| MachineError::Disk { path, source })?;
+        devices.push(Box::new(block));
         counters.push((id, of_disk));
     }
     for (index, net) in config.nets.drain(..).enumerate() {
@@ -284,14 +302,14 @@ fn virtio(
     vm: &Vm,
     memory: &GuestMemory,
     bus: &mut Bus,
-) -> Result<VirtioWorker, MachineError> {
+) -> Result<Vec<VirtioWorker>, MachineError> {
     let start = layout::VIRTIO_MMIO.start + slot * layout::VIRTIO_MMIO_STRIDE;
     let range = Range { start, end: start + layout::VIRTIO_MMIO_STRIDE };
     let irq = line(vm, layout::GSI_VIRTIO.start + low32(slot))?;
-    let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq).map_err(host("virtio device"))?;
+    let (transport, workers) = VirtioMmio::new(device, memory, irq).map_err(host("virtio device"))?;
     for (queue, notify) in (0u32..).zip(transport.notify_fds()) {
         vm.connect_doorbell(notify, start + mmio::QUEUE_NOTIFY, queue)?;
     }
     bus.insert(range, shared(transport))?;
-    Ok(worker)
+    Ok(workers)
 }

@@ -57,14 +57,20 @@ const MEMORY: Section = Section {
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
 const DISK: Section = Section {
-    own: &["path", "readonly", "sparse", "serial", "id", "rate_limiter_config"],
-    foreign: &[
-        ("image_type", |value| value == "Raw" || value == "Unknown"),
-        ("lock_granularity", anything),
-        // At most so many, of at most that size.
-        ("num_queues", anything),
-        ("queue_size", anything),
+    own: &[
+        "path",
+        "readonly",
+        "direct",
+        "sparse",
+        "serial",
+        "id",
+        "num_queues",
+        "queue_size",
+        "image_type",
+        "disable_io_uring",
+        "rate_limiter_config",
     ],
+    foreign: &[("lock_granularity", anything)],
 };
 const NET: Section = Section {
     own: &[
@@ -282,8 +288,8 @@ mod tests {
             "memory": {"size": 1 << 30, "hotplug_size": 1u64 << 34, "hotplugged_size": 0, "mergeable": false,
                 "hotplug_method": "VirtioMem", "shared": false, "hugepages": false, "hugepage_size": null,
                 "prefault": false, "thp": true, "zones": null, "reserve": false},
-            "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 4,
-                "queue_size": 1024, "vhost_user": false, "vhost_socket": null, "pci_segment": 0, "image_type": "Raw",
+            "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 1,
+                "queue_size": 128, "vhost_user": false, "vhost_socket": null, "pci_segment": 0, "image_type": "Unknown",
                 "rate_limiter_config": {"ops": {"size": 0, "refill_time": 0}}, "sparse": true}],
             "net": null, "fs": [], "vsock": null, "rng": {"src": "/dev/urandom", "iommu": false},
             "serial": {"mode": "Null", "file": null, "socket": null}, "console": {"mode": "Off", "iommu": false},
@@ -309,7 +315,7 @@ mod tests {
             ("cpus", json!({"topology": {"threads_per_core": 2}}), "cpus.topology"),
             ("cpus", json!({"core_scheduling": "Vm"}), "cpus.core_scheduling=\"Vm\""),
             ("memory", json!({"zones": [{"id": "a", "size": 1}]}), "memory.zones"),
-            ("disks", json!([{"path": "/d"}, {"path": "/e", "image_type": "Qcow2"}]), "disks[1].image_type=\"Qcow2\""),
+            ("disks", json!([{"path": "/d"}, {"path": "/e", "backing_files": true}]), "disks[1].backing_files=true"),
             ("nonsense", json!(1), "nonsense=1"),
         ] {
             let mut config = json!({"payload": {"kernel": "/k"}});
@@ -329,6 +335,18 @@ mod tests {
             (
                 r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 4, "max_vcpus": 2}}"#,
                 "cpus.max_vcpus=2: must be at least boot_vcpus, 4",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "image_type": "Qcow2"}]}"#,
+                "disks[0].image_type=Qcow2: must be a raw disk, which \"qemu-img convert -O raw\" makes of an image",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "num_queues": 17}]}"#,
+                "disks[0].num_queues=17: must be a number of queues, 1 to 16",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "queue_size": 100}]}"#,
+                "disks[0].queue_size=100: must be a power of two, 4 to 1024",
             ),
             (
                 r#"{"payload": {"kernel": "k"}, "memory": 5}"#,

@@ -3,29 +3,57 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::{ConfigError, FieldError};
-use super::file::{FileError, FileFault, kind};
+use super::file::{FileError, FileFault, identity, kind};
+use super::image::{self, ImageType};
 use super::lock::{Lock, lock};
-use super::options::{OptionError, Options};
+use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
+use crate::devices::virtio::block::Alignment;
 
 const OPTION: &str = "--disk";
 
 /// Bytes of a virtio block sector: disks are whole numbers of them.
 pub const SECTOR_SIZE: u64 = 512;
 
+/// Keys besides those of rates.
+const KEYS: [&str; 10] = [
+    "path",
+    "readonly",
+    "direct",
+    "sparse",
+    "serial",
+    "id",
+    "num_queues",
+    "queue_size",
+    "image_type",
+    "_disable_io_uring",
+];
+/// Each has a thread.
+const QUEUES: RangeInclusive<u16> = 1..=16;
+const QUEUES_MUST: &str = "must be a number of queues, 1 to 16";
+const QUEUE_SIZE: u16 = 128;
+/// A request is at least a header, a piece of data and a status byte; the ring has its size as a power of two.
+const QUEUE_SIZES: RangeInclusive<u16> = 4..=1024;
+const QUEUE_SIZE_MUST: &str = "must be a power of two, 4 to 1024";
+
 /// A disk whose file is still to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in JSON")]
 pub struct DiskOption {
     path: PathBuf,
     #[serde(default)]
     readonly: bool,
+    /// Its bytes do not go by the host's page cache.
+    #[serde(default, skip_serializing_if = "is_off")]
+    direct: bool,
     /// What the guest discards needs no room in the file.
     #[serde(default = "default_sparse", skip_serializing_if = "is_sparse")]
     sparse: bool,
@@ -35,6 +63,17 @@ pub struct DiskOption {
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
+    /// Queues, each with a thread of its own.
+    #[serde(default = "default_num_queues", skip_serializing_if = "is_one")]
+    num_queues: u16,
+    /// Descriptors in each queue.
+    #[serde(default = "default_queue_size", skip_serializing_if = "is_default_queue_size")]
+    queue_size: u16,
+    #[serde(default, skip_serializing_if = "ImageType::is_default")]
+    image_type: ImageType,
+    /// One request after another, in each queue.
+    #[serde(default, skip_serializing_if = "is_off")]
+    disable_io_uring: bool,
     #[serde(default, deserialize_with = "RateConfig::of_field", skip_serializing_if = "Option::is_none")]
     rate_limiter_config: Option<RateConfig>,
 }
@@ -44,11 +83,17 @@ pub struct DiskOption {
 pub struct DiskConfig {
     path: PathBuf,
     file: File,
+    /// The same file, opened once more for the lock. That ends with it, and not when a ring of the kernel's gives up `file`.
+    locked: File,
     length: u64,
     readonly: bool,
+    direct: Option<Alignment>,
     sparse: bool,
     serial: Option<String>,
     id: Option<String>,
+    num_queues: u16,
+    queue_size: u16,
+    io_uring: bool,
     limits: Option<RateConfig>,
 }
 
@@ -61,19 +106,47 @@ const fn is_sparse(sparse: &bool) -> bool {
     *sparse
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_off(switch: &bool) -> bool {
+    !*switch
+}
+
+const fn default_num_queues() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_one(number: &u16) -> bool {
+    *number == 1
+}
+
+const fn default_queue_size() -> u16 {
+    QUEUE_SIZE
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_default_queue_size(size: &u16) -> bool {
+    *size == QUEUE_SIZE
+}
+
 impl DiskOption {
     /// Takes the text of one `--disk`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let keys = [["path", "readonly", "sparse", "serial", "id"].as_slice(), &rate::KEYS].concat();
+        let keys = [KEYS.as_slice(), &rate::KEYS].concat();
         let options = Options::parse(OPTION, text, &keys)?;
         let path = options.get("path").ok_or(OptionError::Missing { option: OPTION, keys: "path=FILE" })?;
         let text = |key: &str| options.get(key).map(str::to_owned);
         let disk = Self {
             path: path.into(),
             readonly: options.switch("readonly", false)?,
+            direct: options.switch("direct", false)?,
             sparse: options.switch("sparse", true)?,
             serial: text("serial"),
             id: text("id"),
+            num_queues: options.value("num_queues", |text| number(text).ok_or(QUEUES_MUST))?.unwrap_or(1),
+            queue_size: options.value("queue_size", |text| number(text).ok_or(QUEUE_SIZE_MUST))?.unwrap_or(QUEUE_SIZE),
+            image_type: options.value("image_type", ImageType::parse)?.unwrap_or_default(),
+            disable_io_uring: options.switch("_disable_io_uring", false)?,
             rate_limiter_config: RateConfig::parse(&options)?,
         };
         disk.check_fields().map_err(|error| options.wrong_field(&error))?;
@@ -87,42 +160,88 @@ impl DiskOption {
     }
 
     fn check_fields(&self) -> Result<(), FieldError> {
-        match &self.serial {
-            Some(serial) if !is_serial(serial) => {
-                Err(FieldError::new("serial", serial, "must have 1 to 20 letters, digits and signs"))
-            }
-            _ => Ok(()),
+        if let Some(serial) = self.serial.as_ref().filter(|serial| !is_serial(serial)) {
+            return Err(FieldError::new("serial", serial, "must have 1 to 20 letters, digits and signs"));
         }
+        if !QUEUES.contains(&self.num_queues) {
+            return Err(FieldError::new("num_queues", &self.num_queues, QUEUES_MUST));
+        }
+        if !QUEUE_SIZES.contains(&self.queue_size) || !self.queue_size.is_power_of_two() {
+            return Err(FieldError::new("queue_size", &self.queue_size, QUEUE_SIZE_MUST));
+        }
+        if !self.image_type.is_known() {
+            return Err(FieldError::new("image_type", &self.image_type.name(), ImageType::CONVERT));
+        }
+        Ok(())
     }
 
     /// Opens it, for reading only if so asked.
     pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
-        let Self { path, readonly, sparse, serial, id, rate_limiter_config: limits } = self;
-        match open(&path, readonly) {
-            Ok((file, length)) => Ok(DiskConfig { path, file, length, readonly, sparse, serial, id, limits }),
+        let opened = self.open_file();
+        let Self { path, readonly, sparse, serial, id, num_queues, queue_size, .. } = self;
+        let (io_uring, limits) = (!self.disable_io_uring, self.rate_limiter_config);
+        match opened {
+            Ok((file, locked, length, direct)) => Ok(DiskConfig {
+                path,
+                file,
+                locked,
+                length,
+                readonly,
+                direct,
+                sparse,
+                serial,
+                id,
+                num_queues,
+                queue_size,
+                io_uring,
+                limits,
+            }),
             Err(fault) => Err(FileError { option: OPTION, path, fault }.into()),
         }
     }
+
+    /// The file, once for its bytes and once to be locked, its length, and, if nothing is to go by the page cache, what it wants
+    /// for that.
+    fn open_file(&self) -> Result<(File, File, u64, Option<Alignment>), FileFault> {
+        // Opening a pipe would wait for its other end, so look first.
+        let file_type = self.path.metadata().map_err(FileFault::reading)?.file_type();
+        if !file_type.is_file() && !file_type.is_block_device() {
+            return Err(FileFault::Kind { found: kind(file_type), must: "a regular file or a block device" });
+        }
+        // Readable first: a file that is neither must not be answered with "use readonly=on".
+        let file = File::open(&self.path).map_err(FileFault::reading)?;
+        if self.image_type != ImageType::Raw
+            && let Some(format) = image::format(&file).map_err(FileFault::Io)?
+        {
+            return Err(FileFault::Image { format });
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(!self.readonly);
+        let locked = options.open(&self.path).map_err(writing)?;
+        if self.direct {
+            options.custom_flags(libc::O_DIRECT);
+        }
+        let mut file = options.open(&self.path).map_err(directly)?;
+        if identity(&file).map_err(FileFault::Io)? != identity(&locked).map_err(FileFault::Io)? {
+            return Err(FileFault::Replaced);
+        }
+        // Metadata knows no length of a block device.
+        let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end)).map_err(FileFault::Io)?;
+        if length == 0 {
+            return Err(FileFault::Empty);
+        }
+        let direct = self.direct.then(|| Alignment::of(&file)).transpose().map_err(directly)?;
+        let multiple = direct.map_or(SECTOR_SIZE, |alignment| alignment.offset.into());
+        if !length.is_multiple_of(multiple) {
+            return Err(FileFault::Length { length, multiple });
+        }
+        Ok((file, locked, length, direct))
+    }
 }
 
-fn open(path: &Path, readonly: bool) -> Result<(File, u64), FileFault> {
-    // Opening a pipe would wait for its other end, so look first.
-    let file_type = path.metadata().map_err(FileFault::reading)?.file_type();
-    if !file_type.is_file() && !file_type.is_block_device() {
-        return Err(FileFault::Kind { found: kind(file_type), must: "a regular file or a block device" });
-    }
-    // Readable first: a file that is neither must not be answered with "use readonly=on".
-    let mut file = File::open(path).map_err(FileFault::reading)?;
-    if !readonly {
-        file = OpenOptions::new().read(true).write(true).open(path).map_err(writing)?;
-    }
-    // Metadata knows no length of a block device.
-    let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end)).map_err(FileFault::Io)?;
-    match length {
-        0 => Err(FileFault::Empty),
-        _ if !length.is_multiple_of(SECTOR_SIZE) => Err(FileFault::Length { length, multiple: SECTOR_SIZE }),
-        _ => Ok((file, length)),
-    }
+/// What no u16 can be is no number here.
+fn number(text: &str) -> Option<u16> {
+    parse_number(text).and_then(|number| number.try_into().ok())
 }
 
 /// What fits into the 20 bytes that a guest is told, and can be read there.
@@ -133,6 +252,14 @@ fn is_serial(text: &str) -> bool {
 fn writing(error: io::Error) -> FileFault {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileFault::ReadOnlyDisk,
+        _ => FileFault::Io(error),
+    }
+}
+
+/// What opening a file so that nothing goes by the page cache has come to.
+fn directly(error: io::Error) -> FileFault {
+    match error.raw_os_error() {
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => FileFault::NotDirect,
         _ => FileFault::Io(error),
     }
 }
@@ -156,10 +283,10 @@ impl DiskConfig {
         self.limits
     }
 
-    /// Gives up the configuration for the open file.
+    /// Gives up the configuration for the open file, and what locks it as long as it is open.
     #[must_use]
-    pub fn into_file(self) -> File {
-        self.file
+    pub fn into_files(self) -> (File, File) {
+        (self.file, self.locked)
     }
 
     /// Bytes in it: a multiple of [`SECTOR_SIZE`], not 0.
@@ -176,7 +303,7 @@ impl DiskConfig {
 
     /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers.
     pub(super) fn lock(&self) -> Result<(), ConfigError> {
-        let fault = match lock(&self.file, !self.readonly) {
+        let fault = match lock(&self.locked, !self.readonly) {
             Ok(Lock::Held) => return Ok(()),
             Ok(Lock::None) => {
                 let path = self.path.display();
@@ -194,6 +321,30 @@ impl DiskConfig {
     #[must_use]
     pub const fn sparse(&self) -> bool {
         self.sparse
+    }
+
+    /// What its file wants of a transfer, if nothing is to go by the page cache.
+    #[must_use]
+    pub const fn direct(&self) -> Option<Alignment> {
+        self.direct
+    }
+
+    /// Its queues.
+    #[must_use]
+    pub const fn num_queues(&self) -> u16 {
+        self.num_queues
+    }
+
+    /// Whether a queue's requests are to be done several at once.
+    #[must_use]
+    pub const fn io_uring(&self) -> bool {
+        self.io_uring
+    }
+
+    /// Descriptors in each queue.
+    #[must_use]
+    pub const fn queue_size(&self) -> u16 {
+        self.queue_size
     }
 
     /// What the guest sees as its serial number, if its owner has said so.

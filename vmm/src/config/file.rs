@@ -31,6 +31,14 @@ pub enum FileFault {
     Unreadable,
     #[error("cannot be written: must be writable, or be used with readonly=on")]
     ReadOnlyDisk,
+    #[error(
+        "begins like a {format} image: must be raw, which \"qemu-img convert -O raw\" makes of one, or be used with image_type=raw"
+    )]
+    Image { format: &'static str },
+    #[error("its file system has no direct I/O: must be on one that has, or be used with direct=off")]
+    NotDirect,
+    #[error("was replaced while it was opened: must stay what it is")]
+    Replaced,
     #[error("is {found}: must be {must}")]
     Kind { found: &'static str, must: &'static str },
     #[error("is empty: must not be")]

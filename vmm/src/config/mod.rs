@@ -14,6 +14,7 @@ mod error;
 pub mod exercise;
 mod file;
 mod handoff;
+mod image;
 mod lock;
 mod memory;
 mod net;

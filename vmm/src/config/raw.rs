@@ -93,6 +93,10 @@ pub struct RawConfig {
     /// unless sparse=off. serial=TEXT is the serial number that the guest sees [flatboot-disk0 and so on]. id=NAME names it in the
     /// control API.
     ///
+    /// direct=on keeps its bytes out of the host's page cache [off]. num_queues=N is how many queues it has, each with a thread
+    /// [1], queue_size=N how many descriptors are in each, a power of two [128]. A file that begins like an image of another format, qcow2 for example, is refused, unless image_type=raw says that it is
+    /// the disk all the same.
+    ///
     /// Its rate can be limited: bw_size=SIZE bytes in bw_refill_time=MILLISECONDS, and bw_one_time_burst=SIZE once besides; likewise
     /// ops_size, ops_refill_time and ops_one_time_burst for requests.
     #[arg(long = "disk", value_name = "path=FILE[,KEY=VALUE]...", num_args = 1..)]

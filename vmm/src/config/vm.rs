@@ -337,7 +337,8 @@ mod tests {
             handoff: "file=table".to_owned(),
             disks: vec![
                 "path=a,readonly=on,serial=x-1".to_owned(),
-                "path=c,sparse=off".to_owned(),
+                "path=c,sparse=off,direct=on,num_queues=4,queue_size=256,image_type=raw,_disable_io_uring=on"
+                    .to_owned(),
                 "path=b,ops_size=9,ops_refill_time=1".to_owned(),
             ],
             vsock: Some("cid=3,socket=vsock".to_owned()),

@@ -15,7 +15,9 @@ pub enum Kind {
     Vcpu,
     /// Does the requests of a virtio device.
     Device,
-    /// The same of one that connects programs of the guest and of the host.
+    /// The same of a disk, by a ring of the kernel's that takes nothing else.
+    Disk,
+    /// The same of a device that connects programs of the guest and of the host.
     Vsock,
     /// The same of a network interface that the host's kernel serves.
     Vhost,
@@ -37,11 +39,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
         Self::Device,
+        Self::Disk,
         Self::Vsock,
         Self::Vhost,
         Self::SerialInput,
@@ -61,6 +64,7 @@ impl fmt::Display for Kind {
             Self::VmmWithSocket => "vmm-with-socket",
             Self::Vcpu => "vcpu",
             Self::Device => "device",
+            Self::Disk => "disk",
             Self::Vsock => "vsock",
             Self::Vhost => "vhost",
             Self::SerialInput => "serial-input",

@@ -144,6 +144,8 @@ const START: &[Call] = &[
     // Taps that are set up already.
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
+    // Disks that are block devices: their sectors.
+    Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
     // The signal that interrupts vCPUs.
     Call(libc::SYS_rt_sigaction, OneOf(0, &[SIGRTMIN])),
     // Limits are asked for, and none is set.
@@ -221,6 +223,23 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_fsync, Always),
 ];
 
+/// Besides what any device does: tells a ring that there is something in it, and waits for what is over. What is in it no filter sees:
+/// the ring takes reads, writes and flushes of one file only (devices/virtio/block/ring.rs), and none can be made here.
+const DISK: &[Call] = &[
+    Call(libc::SYS_io_uring_enter, OneOf(3, &[0, IORING_ENTER_GETEVENTS])),
+    // A disk that is made larger. It has its file's content in its hands anyway.
+    Call(libc::SYS_ftruncate, Always),
+];
+
+/// What a server's owner makes for those.
+const RING: &[Call] = &[
+    Call(libc::SYS_io_uring_setup, Always),
+    Call(
+        libc::SYS_io_uring_register,
+        OneOf(1, &[IORING_REGISTER_FILES, IORING_REGISTER_RESTRICTIONS, IORING_REGISTER_ENABLE_RINGS]),
+    ),
+];
+
 /// Besides what any device does: takes connections of programs of this host, and connects to them. No filter sees to which: a path
 /// is in memory. No other kind of socket can be had.
 const VSOCK: &[Call] = &[
@@ -271,6 +290,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::VmmWithSocket => &[VMM, REMOVE],
         Kind::Vcpu => &[VCPU],
         Kind::Device => &[DEVICE],
+        Kind::Disk => &[DEVICE, DISK],
         Kind::Vsock => &[DEVICE, VSOCK],
         Kind::Vhost => &[VHOST],
         Kind::SerialInput => &[SERIAL_INPUT],
@@ -280,7 +300,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Api => &[API],
         // What is always allowed is in the lists above.
         Kind::Events => &[],
-        Kind::Owner => &[START, LISTENER, VMM, DEVICE, VSOCK, VHOST, SERIAL_INPUT],
+        Kind::Owner => &[START, RING, LISTENER, VMM, DEVICE, DISK, VSOCK, VHOST, SERIAL_INPUT],
     };
     // clone3 is allowed here, since of two answers the kernel takes the sterner one.
     EVERY.iter().chain(own.iter().copied().flatten()).chain(absent(kind)).copied()
@@ -313,6 +333,13 @@ const TCSETS: u32 = 0x5402;
 const TIOCGPGRP: u32 = 0x540f;
 const TCGETS2: u32 = 0x802c_542a;
 const TCSETS2: u32 = 0x402c_542b;
+
+const IORING_ENTER_GETEVENTS: u32 = 1;
+const IORING_REGISTER_FILES: u32 = 2;
+const IORING_REGISTER_RESTRICTIONS: u32 = 11;
+const IORING_REGISTER_ENABLE_RINGS: u32 = 12;
+
+const BLKPBSZGET: u32 = 0x127b;
 
 const TUNSETIFF: u32 = 0x4004_54ca;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;

@@ -35,6 +35,13 @@ pub enum Call {
     AddNet(NetOption),
     /// Give a VM that does not run a vsock device.
     AddVsock(VsockOption),
+    /// Have a disk of the VM that runs have so many bytes.
+    ResizeDisk {
+        /// What it is called.
+        id: String,
+        /// Bytes.
+        size: u64,
+    },
     /// Take a device from a VM that does not run.
     RemoveDevice(String),
     /// End the VM, and the owner.

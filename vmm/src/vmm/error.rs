@@ -4,7 +4,7 @@
 use super::lifecycle::NotNow;
 use crate::boot::BootError;
 use crate::config::{ConfigError, FileError};
-use crate::devices::virtio::WorkerError;
+use crate::devices::virtio::{ResizeError, WorkerError};
 use crate::vcpu::VcpuError;
 
 /// Why a request cannot be granted.
@@ -28,6 +28,12 @@ pub enum VmmError {
     /// There is no device of that name.
     #[error("there is no device with id={0}: must be the id of one in the configuration")]
     NoDevice(String),
+    /// There is no disk of that name.
+    #[error("there is no disk with id={0}: must be the id of one that the VM was started with")]
+    NoDisk(String),
+    /// A disk stays as large as it is.
+    #[error(transparent)]
+    Resize(#[from] ResizeError),
     /// A vCPU does not come to rest.
     #[error(transparent)]
     Vcpu(#[from] VcpuError),

@@ -11,7 +11,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::aftermath::Aftermath;
 use super::error::{StartError, VmmError};
-use super::lifecycle::{State, Step};
+use super::lifecycle::{NotNow, State, Step};
 use crate::boot::{self, BootError, Booted, Console, Control};
 use crate::config::{Config, SerialConfig, VmConfig};
 use crate::devices::virtio::Running;
@@ -47,6 +47,8 @@ pub(super) struct Live {
     ender: Ender,
     vcpus: Threads,
     workers: Vec<Running>,
+    /// What they are called, in the order of their slots.
+    disks: Vec<String>,
     power_button: EventFd,
     counters: Arc<Counters>,
     kvm: Kvm,
@@ -86,12 +88,14 @@ impl Live {
         let shutdown_timeout = config.machine.shutdown_timeout;
         let prepared = boot::prepare(config, &timeline, &control)?;
         ready(&control).map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, power_button, counters, kvm, console, socket } = prepared.start(&control)?;
+        let Booted { vcpus, workers, disks, power_button, counters, kvm, console, socket } =
+            prepared.start(&control)?;
         Ok(Self {
             state: State::Running,
             ender,
             vcpus,
             workers,
+            disks,
             power_button,
             counters,
             kvm,
@@ -138,6 +142,18 @@ impl Live {
     fn go_on(&self) {
         self.workers.iter().for_each(Running::resume);
         self.vcpus.resume();
+    }
+
+    /// Has disk `id` have `size` bytes. The guest is told, so it must run.
+    pub(super) fn resize_disk(&self, id: &str, size: u64) -> Result<(), VmmError> {
+        if self.state != State::Running {
+            return Err(NotNow { state: self.state, must: "running" }.into());
+        }
+        let slot = self.disks.iter().position(|disk| disk == id);
+        let name = slot.map(|slot| format!("virtio{slot}"));
+        let worker = name.and_then(|name| self.workers.iter().find(|worker| worker.is(&name)));
+        let worker = worker.ok_or_else(|| VmmError::NoDisk(id.to_owned()))?;
+        Ok(worker.resize(size, REST)?)
     }
 
     /// Asks the guest to power off.

@@ -28,6 +28,7 @@ impl Vmm {
             Call::AddDisk(disk) => self.at_rest()?.add_disk(disk).map_err(|error| not_added(&error))?,
             Call::AddNet(net) => self.at_rest()?.add_net(net).map_err(|error| not_added(&error))?,
             Call::AddVsock(vsock) => self.at_rest()?.add_vsock(vsock).map_err(|error| not_added(&error))?,
+            Call::ResizeDisk { id, size } => self.running()?.resize_disk(&id, size)?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
             Call::Quit => {}
         }

@@ -81,6 +81,30 @@ fn goes_on(server: &mut Server) {
     server.wait_for("the guest writes nothing", |server| written(server) > before);
 }
 
+/// The file grows, and nothing that would lose something is done.
+fn resize(server: &Server) -> Result<(), Failed> {
+    let resize = |id: &str, size: u64| {
+        let (status, text) = server.ask("PUT", "vm.resize-disk", &json!({"id": id, "desired_size": size}).to_string());
+        let length = fs::metadata(server.directory.path().join("disk")).map_or(0, |file| file.len());
+        (status, text, length)
+    };
+    for (id, size, expected, words) in [
+        ("_disk0", 8192, 204, ""),
+        ("_disk0", 8192, 204, ""),
+        ("_disk0", 4096, 400, "desired_size=4096: must be at least 8192"),
+        ("_disk0", 8193, 400, "desired_size=8193: must be a multiple of 512"),
+        ("_disk1", 8192, 404, "there is no disk with id=_disk1"),
+        ("_rng", 8192, 404, "there is no disk with id=_rng"),
+    ] {
+        let (status, text, length) = resize(id, size);
+        require(status == expected && text.contains(words) && length == 8192, || {
+            format!("{id} {size}: {status} {text} {length}")
+        })?;
+    }
+    let (status, text) = server.ask("PUT", "vm.resize-disk", r#"{"id": "_disk0"}"#);
+    require(status == 400 && text.contains("missing field `desired_size`"), || format!("{status} {text}"))
+}
+
 fn life() -> Result<(), Failed> {
     let mut server = Server::with(&["--event-monitor", "path=events"]);
     let vm = vm(&server);
@@ -93,7 +117,10 @@ fn life() -> Result<(), Failed> {
         let (status, text) = server.ask("PUT", name, body);
         require(status == 405 && text.contains("the VM is running: must be"), || format!("{name} {status} {text}"))?;
     }
+    resize(&server)?;
     put(&server, "vm.pause", "")?;
+    let (status, text) = server.ask("PUT", "vm.resize-disk", r#"{"id": "_disk0", "desired_size": 12288}"#);
+    require(status == 405 && text.contains("the VM is paused: must be running"), || format!("{status} {text}"))?;
     require(state(&server) == "Paused", || server.info().to_string())?;
     let counters: Value = serde_json::from_str(&server.ask("GET", "vm.counters", "").1)?;
     let said = counters["_serial"]["write_bytes"].as_u64() > Some(0) && counters["_rng"]["errors"] == 0;

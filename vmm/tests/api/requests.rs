@@ -109,10 +109,13 @@ fn disks() -> Result<(), Failed> {
         409,
         "id=data: is that of another device",
     )?;
-    refused(&server, "PUT", "vm.add-disk", r#"{"path": "/c", "direct": true}"#, 400, "direct=true: flatboot has no")?;
+    let refused_disk =
+        |rest: &str, why| refused(&server, "PUT", "vm.add-disk", &format!(r#"{{"path": "/c", {rest}}}"#), 400, why);
+    refused_disk(r#""iommu": true"#, "iommu=true: flatboot has no")?;
+    refused_disk(r#""image_type": "Qcow2""#, "image_type=Qcow2: must be a raw disk, which")?;
     refused(&server, "PUT", "vm.remove-device", r#"{"id": "none"}"#, 404, "there is no device with id=none")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_disk0"}"#).0 == 204, || "still there".to_owned())?;
-    let expected = json!([{"path": "/b", "readonly": true, "id": "data"}]);
+    let expected = json!([{"path": "/b", "readonly": true, "id": "data", "num_queues": 4}]);
     require(server.info()["config"]["disks"] == expected, || server.info().to_string())?;
     for _ in 1..13 {
         add(r#"{"path": "/x"}"#);

@@ -128,9 +128,10 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn every_thread(options: &str, seccomp: &str) -> Result<(), Failed> {
-    let mut vm = Vm::start(&format!("--kernel @/kernel --cpus boot=2 --disk path=@/disk {options}"))?;
+    let mut vm = Vm::start(&format!("--kernel @/kernel --cpus boot=2 --disk path=@/disk,num_queues=2 {options}"))?;
     vm.runs()?;
-    let mut expected = set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio1", "signals", "serial-input"]);
+    let mut expected =
+        set(&["flatboot", "vcpu0", "vcpu1", "virtio0", "virtio0.1", "virtio1", "signals", "serial-input"]);
     expected.extend(options.contains("--api-socket").then(|| "api".to_owned()));
     assert_eq!(vm.threads(seccomp)?, expected);
     let limits = vm.proc("limits")?;

@@ -110,7 +110,7 @@ fn keys() -> Vec<Row> {
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, early, nested"),
         (
             "run --disk file=@/disk",
-            "--disk file=@/disk: there is no key file: must be one of path, readonly, sparse, serial, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+            "--disk file=@/disk: there is no key file: must be one of path, readonly, direct, sparse, serial, id, num_queues, queue_size, image_type, _disable_io_uring, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
         ),
         ("run --serial-limit 1M --serial null", "--serial-limit 1M: must be with --serial file=FILE"),
         ("run --serial-limit 1X", "--serial-limit 1X: must be a number of bytes, …"),
@@ -124,6 +124,18 @@ fn keys() -> Vec<Row> {
         (
             "run --disk path=@/disk,serial=123456789012345678901",
             "--disk serial=123456789012345678901: must have 1 to 20 letters, digits and signs",
+        ),
+        ("run --disk path=@/disk,queue_size=100", "--disk queue_size=100: must be a power of two, 4 to 1024"),
+        ("run --disk path=@/disk,queue_size=2", "--disk queue_size=2: must be a power of two, 4 to 1024"),
+        ("run --disk path=@/disk,queue_size=2048", "--disk queue_size=2048: must be a power of two, 4 to 1024"),
+        ("run --disk path=@/disk,queue_size=131072", "--disk queue_size=131072: must be a power of two, 4 to 1024"),
+        ("run --disk path=@/disk,num_queues=0", "--disk num_queues=0: must be a number of queues, 1 to 16"),
+        ("run --disk path=@/disk,num_queues=x", "--disk num_queues=x: must be a number of queues, 1 to 16"),
+        ("run --disk path=@/disk,direct=yes", "--disk direct=yes: must be on or off"),
+        ("run --disk path=@/disk,image_type=Raw", "--disk image_type=Raw: must be raw or unknown"),
+        (
+            "run --disk path=@/disk,image_type=qcow2",
+            "--disk image_type=qcow2: must be a raw disk, which \"qemu-img convert -O raw\" makes of an image",
         ),
         ("run --disk path=\"@/disk", "--disk path=\"@/disk: has an odd number of quotes: must close every one"),
         ("run --disk readonly=on", "--disk path=FILE: is missing: must be given"),

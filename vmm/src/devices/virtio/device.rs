@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a virtio device is, whatever transport it is on.
 
+use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -18,6 +19,57 @@ pub enum Ready {
     In(Duration),
     /// Once one of the device's sources has something, and not because the driver says so.
     WhenWoken,
+}
+
+/// A request that has been begun, as the queues know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// Whose it is.
+    pub queue: usize,
+    pub(super) head: u16,
+}
+
+/// Why a device does not get another size.
+#[derive(Debug, thiserror::Error)]
+pub enum ResizeError {
+    /// It is none of those that have one.
+    #[error("it has no size: must be a disk")]
+    Sizeless,
+    /// It consists of larger pieces.
+    #[error("desired_size={size}: must be a multiple of {multiple}")]
+    Ragged {
+        /// What is asked for.
+        size: u64,
+        /// What its size is a multiple of.
+        multiple: u32,
+    },
+    /// Something would be lost.
+    #[error("desired_size={size}: must be at least {least}, what the disk has: a disk is never made smaller")]
+    Smaller {
+        /// What is asked for.
+        size: u64,
+        /// What it has.
+        least: u64,
+    },
+    /// There is no more, and it may not make more.
+    #[error("desired_size={size}: must be at most {most}, the size of its file, which the disk may not change")]
+    Fixed {
+        /// What is asked for.
+        size: u64,
+        /// What there is.
+        most: u64,
+    },
+    /// The host has said no.
+    #[error("desired_size={size}: the host cannot make its file so large: must be less")]
+    Host {
+        /// What is asked for.
+        size: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// It hangs.
+    #[error("the device has not answered within {} s", .0.as_secs())]
+    Late(Duration),
 }
 
 /// What besides the driver gives a queue something to do.
@@ -47,12 +99,16 @@ impl Source {
 
 /// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
 ///
-/// Type, features, configuration and queues are asked for at construction. Everything else is called by the device's own worker
-/// thread, which may wait for host I/O as long as that takes: no vCPU and no other device waits with it.
+/// Type, features, queues and lanes are asked for once, at construction, and so is the configuration as it is then. Everything else is
+/// called by the device's own worker thread, or those of its lanes, which may wait for host I/O as long as that takes: no vCPU and no
+/// other device waits with it.
 ///
 /// Order: each time the driver is ready, [`activate`](Self::activate), then [`handle`](Self::handle) for every request until the
 /// driver resets the device. Between its reset and the next activation comes [`reset`](Self::reset). A pause comes between two
 /// requests: after [`pause`](Self::pause) nothing is called but [`resume`](Self::resume).
+///
+/// A device that does several requests at once has [`begin`](Self::begin), [`over`](Self::over) and [`wait`](Self::wait) besides.
+/// When it is reset or pauses, all that it has begun is over.
 pub trait VirtioDevice: Send {
     /// Device type (virtio 1.2, section 5).
     fn device_type(&self) -> u32;
@@ -60,7 +116,7 @@ pub trait VirtioDevice: Send {
     /// Feature bits of this kind of device. The transport adds those of the queues and the transport itself.
     fn features(&self) -> u64;
 
-    /// The device's configuration space, little-endian; it cannot be written.
+    /// The device's configuration space, little-endian; the driver cannot write it.
     fn config(&self) -> Vec<u8>;
 
     /// Whether that is another one than when this was asked last, which it is after each turn of a queue.
@@ -70,6 +126,12 @@ pub trait VirtioDevice: Send {
 
     /// Largest size of each queue, in descriptors, each a power of two.
     fn queue_sizes(&self) -> &[u16];
+
+    /// What serves queues besides it, each in a thread of its own. All of them are alike but for that; queues are dealt out evenly and
+    /// in order, the first ones to this one. Asked for once, at construction, as what describes the device is of this one alone.
+    fn lanes(&mut self) -> Vec<Box<dyn VirtioDevice>> {
+        Vec::new()
+    }
 
     /// What its thread may do.
     fn thread(&self) -> Kind {
@@ -101,6 +163,21 @@ pub trait VirtioDevice: Send {
     /// length. The call must return after a bounded amount of work, which is no more than that request asks for.
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32;
 
+    /// Begins one request, which [`handle`](Self::handle) does at once. How many bytes it wrote, or nothing if `token` will be among
+    /// what is [`over`](Self::over); then guest memory may be written until it is.
+    fn begin(&mut self, token: Token, memory: &GuestMemory, request: &Request) -> Option<u32> {
+        Some(self.handle(token.queue, memory, request))
+    }
+
+    /// One of the requests that were begun, if one is over by now: each once, in any order, with the bytes that it wrote. What was
+    /// begun goes on by itself from here on, and one of the [`sources`](Self::sources) tells of its end.
+    fn over(&mut self, _memory: &GuestMemory) -> Option<(Token, u32)> {
+        None
+    }
+
+    /// Waits until one of the requests that were begun is over. There is one.
+    fn wait(&mut self) {}
+
     /// Whether the driver must not see the last request's end before that of the next one, as with a frame that goes into several
     /// buffers.
     fn holds(&self) -> bool {
@@ -113,6 +190,11 @@ pub trait VirtioDevice: Send {
 
     /// The driver has reset the device: back to what it was before the first activation.
     fn reset(&mut self) {}
+
+    /// It has `size` bytes from now on. What its configuration space is then; the driver is told.
+    fn resize(&mut self, _size: u64) -> Result<Vec<u8>, ResizeError> {
+        Err(ResizeError::Sizeless)
+    }
 
     /// The VM is about to pause: what goes on besides requests must stop before this returns.
     fn pause(&mut self) {}

@@ -6,8 +6,8 @@ pub(super) trait Interrupt: Send + Sync {
     /// Requests of a queue are done.
     fn used(&self);
 
-    /// The configuration is another one.
-    fn changed(&self);
+    /// The device's configuration has changed.
+    fn config_changed(&self);
 
     /// The device cannot go on: the driver must reset it (`DEVICE_NEEDS_RESET`; virtio 1.2, section 2.1.2).
     fn needs_reset(&self);

@@ -10,7 +10,6 @@
 //!   device's own: no device waits for another one, and neither does the end of the VM.
 
 pub mod block;
-mod config_space;
 mod device;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;
@@ -21,6 +20,7 @@ pub mod outside;
 mod queues;
 mod request;
 pub mod rng;
+mod space;
 #[cfg(test)]
 mod tests;
 pub mod transport;
@@ -28,7 +28,7 @@ pub mod vsock;
 mod worker;
 
 pub use block::{Block, BlockError};
-pub use device::{Ready, Source, VirtioDevice};
+pub use device::{Ready, ResizeError, Source, Token, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, gather, length, scatter};
 pub use rng::Rng;

@@ -2,8 +2,9 @@
 //! The queues between a driver and its device: the one thing that the transport, on vCPU threads, and the worker share.
 //!
 //! Their lock is held while a ring is looked at, never while a request is done. So a driver that resets the device does not
-//! wait for it; it is told that the reset is over once the request in progress, if there is one, has left guest memory alone.
+//! wait for it; it is told that the reset is over once the last request in flight has left guest memory alone.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::device::Ready;
+use super::device::{Ready, Token};
 use super::interrupt::Interrupt;
 use super::outside::{Outside, Ring};
 use super::{Request, VirtioDevice};
@@ -70,8 +71,9 @@ impl QueueSetup {
     }
 }
 
-/// A device's queues.
+/// A device's queues, or those of one of its lanes. They have the numbers that the driver knows them by.
 pub(super) struct Queues {
+    own: Range<usize>,
     memory: GuestMemory,
     interrupt: Arc<dyn Interrupt>,
     /// If they are served outside, wakes the worker for what the driver has done.
@@ -85,10 +87,9 @@ pub(super) struct Queues {
 struct State {
     /// By queue index; none between reset and activation, and for a queue that the driver does not use.
     live: Vec<Option<Queue>>,
-    /// The queue whose request the device works on. Set and cleared by the worker alone.
-    busy: Option<usize>,
-    /// Queues that are served outside, or just about to be. Set and cleared by the worker alone.
-    lent: Vec<usize>,
+    /// By queue index, how many requests the device has taken off it and not given back; one for a queue that is served outside, or
+    /// just about to be. Counted by the worker alone.
+    in_flight: Vec<usize>,
     /// What the device has not been told yet, in this order.
     reset: bool,
     activation: Option<u64>,
@@ -96,17 +97,28 @@ struct State {
 
 impl Queues {
     /// Those of a device which is served outside have an event that wakes its worker.
-    pub(super) fn new(memory: GuestMemory, interrupt: Arc<dyn Interrupt>, outside: Option<EventFd>) -> Self {
-        Self { memory, interrupt, outside, state: Mutex::default(), back: Condvar::new() }
+    pub(super) fn new(
+        own: Range<usize>,
+        memory: GuestMemory,
+        interrupt: Arc<dyn Interrupt>,
+        outside: Option<EventFd>,
+    ) -> Self {
+        let state = State { in_flight: vec![0; own.end], ..State::default() };
+        Self { own, memory, interrupt, outside, state: Mutex::new(state), back: Condvar::new() }
+    }
+
+    /// Whether queue `index` is among them.
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.own.contains(&index)
     }
 
     // ---- The transport's side -----------------------------------------------------------------------------------
 
-    /// `DRIVER_OK`. A queue that cannot work makes the whole device ask for a reset.
+    /// `DRIVER_OK`. A queue that cannot work makes the whole device ask for a reset; other lanes go on until it comes.
     pub(super) fn activate(&self, features: u64, setups: &[QueueSetup]) {
         let event_index = features & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
         let queues = setups.iter().enumerate().map(|(index, setup)| {
-            if !setup.ready {
+            if !setup.ready || !self.has(index) {
                 return Ok(None);
             }
             let queue = setup.build(event_index).map_err(|source| QueueError::Broken { index, source })?;
@@ -123,7 +135,7 @@ impl Queues {
         }
     }
 
-    /// The driver resets the device: no request is begun after this returns, none that is in progress completes, and no
+    /// The driver resets the device: no request is begun after this returns, none that is in flight completes, and no
     /// interrupt comes. Guest memory is left alone from when [`is_quiet`](Self::is_quiet) says so.
     pub(super) fn reset(&self) {
         let mut state = lock(&self.state);
@@ -133,7 +145,7 @@ impl Queues {
         // Under the lock, or a late failure would mark the fresh device.
         self.interrupt.clear();
         self.tell_outside();
-        self.wait_for(state, <[usize]>::is_empty);
+        self.wait_for(state, State::is_quiet);
     }
 
     /// The same for one queue.
@@ -143,7 +155,7 @@ impl Queues {
             *queue = None;
         }
         self.tell_outside();
-        self.wait_for(state, |lent| !lent.contains(&index));
+        self.wait_for(state, |state| state.is_stopped(index));
     }
 
     fn tell_outside(&self) {
@@ -153,25 +165,33 @@ impl Queues {
         }
     }
 
-    /// Waits until the queues that are lent are as they should be, or some time.
-    fn wait_for(&self, state: MutexGuard<'_, State>, holds: impl Fn(&[usize]) -> bool) {
-        let waited = self.back.wait_timeout_while(state, GIVEN_BACK_WITHIN, |state| !holds(&state.lent));
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    /// Waits until queues that are served outside are back, or some time; for no other ones.
+    fn wait_for(&self, state: MutexGuard<'_, State>, holds: impl Fn(&State) -> bool) {
+        if self.outside.is_some() {
+            let waited = self.back.wait_timeout_while(state, GIVEN_BACK_WITHIN, |state| !holds(state));
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
-    /// Whether no request is in progress, and no queue is served outside.
+    /// Whether no request is in flight.
     pub(super) fn is_quiet(&self) -> bool {
-        let state = lock(&self.state);
-        state.busy.is_none() && state.lent.is_empty()
+        lock(&self.state).is_quiet()
     }
 
-    /// The same of queue `index`.
+    /// Whether no request of queue `index` is in flight.
     pub(super) fn is_stopped(&self, index: usize) -> bool {
-        let state = lock(&self.state);
-        state.busy != Some(index) && !state.lent.contains(&index)
+        lock(&self.state).is_stopped(index)
     }
 
     // ---- The worker's side --------------------------------------------------------------------------------------
+
+    /// The device's configuration has changed. A driver that is ready is interrupted; any other one will look at it anyway.
+    pub(super) fn tell_of_change(&self) {
+        let state = lock(&self.state);
+        if !state.live.is_empty() {
+            self.interrupt.config_changed();
+        }
+    }
 
     /// Gives queue `index` one turn with `device`; says when the next one is to be. `request` lends its buffers.
     pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> Next {
@@ -179,10 +199,11 @@ impl Queues {
             self.lend(device);
             return Next::WhenNotified;
         }
+        self.reap(device);
         self.tell(device);
         let mut turn = Turn::default();
         self.quieten(index);
-        let next = loop {
+        let mut next = loop {
             if turn.is_over() {
                 break Next::After(Duration::ZERO);
             }
@@ -195,8 +216,10 @@ impl Queues {
             turn.looks += 1;
             match self.take(index, request) {
                 Taken::Request(head) => {
-                    let written = device.handle(index, &self.memory, request);
                     turn.bytes += request.bytes();
+                    let Some(written) = device.begin(Token { queue: index, head }, &self.memory, request) else {
+                        continue;
+                    };
                     turn.held.push((head, written));
                     if !device.holds() {
                         self.give(index, &mut turn);
@@ -213,13 +236,48 @@ impl Queues {
         if turn.done {
             self.announce(index, turn.many);
         }
+        // What is over at once may have been what the device had no room for more of.
+        if self.reap(device) && next == Next::WhenNotified {
+            next = Next::After(Duration::ZERO);
+        }
         next
     }
 
-    /// Tells `device` what the driver has done since the last time.
+    /// Gives back what `device` has begun and is over by now. Whether there was anything.
+    fn reap(&self, device: &mut dyn VirtioDevice) -> bool {
+        let mut last = None;
+        while let Some((Token { queue: index, head }, written)) = device.over(&self.memory) {
+            if let Some(other) = last.filter(|last| *last != index) {
+                self.announce(other, false);
+            }
+            self.land(index, 1, |queue| queue.add_used(&self.memory, head, written));
+            last = Some(index);
+        }
+        if let Some(index) = last {
+            self.announce(index, false);
+        }
+        last.is_some()
+    }
+
+    /// Waits until nothing that `device` has begun is in flight.
+    pub(super) fn drain(&self, device: &mut dyn VirtioDevice) {
+        // What is served outside it stops as it pauses.
+        while self.outside.is_none() {
+            self.reap(device);
+            if self.is_quiet() {
+                return;
+            }
+            device.wait();
+        }
+    }
+
+    /// Tells `device` what the driver has done since the last time: once what it did for the driver before is over.
     fn tell(&self, device: &mut dyn VirtioDevice) {
         let (reset, activation) = {
             let mut state = lock(&self.state);
+            if !state.is_quiet() {
+                return;
+            }
             (std::mem::take(&mut state.reset), state.activation.take())
         };
         if reset {
@@ -240,11 +298,14 @@ impl Queues {
             }
             let (reset, activation) = (std::mem::take(&mut state.reset), state.activation.take());
             let rings = if activation.is_some() { self.rings(&mut state) } else { Vec::new() };
-            let State { live, lent, .. } = &mut *state;
+            let State { live, in_flight, .. } = &mut *state;
             let is_live = |queue: usize| live.get(queue).is_some_and(Option::is_some);
             // A driver that has reset the device cannot be ready again before all of them are back.
-            let back: Vec<_> = lent.iter().copied().filter(|queue| !is_live(*queue)).collect();
-            lent.extend(rings.iter().map(|ring| ring.queue));
+            let lent = in_flight.iter().enumerate().filter(|(_, count)| **count > 0).map(|(queue, _)| queue);
+            let back: Vec<_> = lent.filter(|queue| !is_live(*queue)).collect();
+            for ring in &rings {
+                in_flight.iter_mut().skip(ring.queue).take(1).for_each(|count| *count = 1);
+            }
             (reset, activation, back, rings)
         };
         if let Some(outside) = device.outside() {
@@ -261,10 +322,12 @@ impl Queues {
         let taken =
             device.outside().map_or(Ok(()), |outside| if rings.is_empty() { Ok(()) } else { outside.take(&rings) });
         let mut state = lock(&self.state);
-        state.lent.retain(|queue| !back.contains(queue));
+        for queue in back {
+            state.in_flight.iter_mut().skip(queue).take(1).for_each(|count| *count = 0);
+        }
         if let Err(error) = taken {
             tracing::warn!(%error, "a virtio device cannot be served outside");
-            state.lent.clear();
+            state.in_flight.fill(0);
             if !state.reset {
                 self.fail(&mut state, &QueueError::NotTaken(error));
             }
@@ -297,16 +360,16 @@ impl Queues {
         self.with(index, |queue, _| queue.disable_notification(&self.memory));
     }
 
-    /// Takes the next request off queue `index`; from here to [`give`](Self::give), that queue is busy.
+    /// Takes the next request off queue `index`; it is in flight from here on.
     fn take(&self, index: usize, request: &mut Request) -> Taken {
-        let taken = self.with(index, |queue, busy| {
+        let taken = self.with(index, |queue, in_flight| {
             let Some(chain) = queue.iter(&self.memory)?.next() else {
                 let again = queue.enable_notification(&self.memory)?;
                 return Ok(if again { Taken::Again } else { Taken::Nothing });
             };
             let head = chain.head_index();
             request.load(chain, queue.size());
-            *busy = Some(index);
+            *in_flight += 1;
             Ok(Taken::Request(head))
         });
         taken.unwrap_or(Taken::Nothing)
@@ -314,13 +377,7 @@ impl Queues {
 
     /// The requests that `turn` has held are done, all at once. If the driver has taken the queue back meanwhile, nobody is told.
     fn give(&self, index: usize, turn: &mut Turn) {
-        let done = self.with(index, |queue, busy| {
-            *busy = None;
-            give(queue, &self.memory, &turn.held)
-        });
-        if done.is_none() {
-            lock(&self.state).busy = None;
-        }
+        self.land(index, turn.held.len(), |queue| give(queue, &self.memory, &turn.held));
         turn.done = true;
         turn.many |= turn.held.len() > 1;
         turn.held.clear();
@@ -328,14 +385,10 @@ impl Queues {
 
     /// The last `count` requests of queue `index` are not done, and will be taken again. Whether there cannot be more of them.
     fn put_back(&self, index: usize, count: usize) -> bool {
-        let full = self.with(index, |queue, busy| {
-            *busy = None;
+        let full = self.land(index, count, |queue| {
             (0..count).for_each(|_| queue.go_to_previous_position());
             Ok(count >= usize::from(queue.size()))
         });
-        if full.is_none() {
-            lock(&self.state).busy = None;
-        }
         full.unwrap_or(false)
     }
 
@@ -349,20 +402,44 @@ impl Queues {
         });
     }
 
-    /// Does something with queue `index`, if there is one, and with what is busy. A queue that breaks takes the device with it,
-    /// under the same lock: the queues of a driver that has reset the device meanwhile are other ones.
+    /// The last of `count` requests of queue `index` has left guest memory alone. What is to be done with that queue then, if it
+    /// is still there, is under the same lock.
+    fn land<T>(
+        &self,
+        index: usize,
+        count: usize,
+        action: impl FnOnce(&mut Queue) -> Result<T, virtio_queue::Error>,
+    ) -> Option<T> {
+        let mut state = lock(&self.state);
+        if let Some(in_flight) = state.in_flight.get_mut(index) {
+            *in_flight = in_flight.saturating_sub(count);
+        }
+        self.act(&mut state, index, |queue, _| action(queue))
+    }
+
+    /// Does something with queue `index`, if there is one, and with what is in flight of it.
     fn with<T>(
         &self,
         index: usize,
-        action: impl FnOnce(&mut Queue, &mut Option<usize>) -> Result<T, virtio_queue::Error>,
+        action: impl FnOnce(&mut Queue, &mut usize) -> Result<T, virtio_queue::Error>,
     ) -> Option<T> {
-        let mut state = lock(&self.state);
-        let State { live, busy, .. } = &mut *state;
-        let Some(Some(queue)) = live.get_mut(index) else { return None };
-        match action(queue, busy) {
+        self.act(&mut lock(&self.state), index, action)
+    }
+
+    /// The same. A queue that breaks takes the device with it, under the same lock: the queues of a driver that has reset the device
+    /// meanwhile are other ones.
+    fn act<T>(
+        &self,
+        state: &mut State,
+        index: usize,
+        action: impl FnOnce(&mut Queue, &mut usize) -> Result<T, virtio_queue::Error>,
+    ) -> Option<T> {
+        let State { live, in_flight, .. } = state;
+        let (Some(Some(queue)), Some(in_flight)) = (live.get_mut(index), in_flight.get_mut(index)) else { return None };
+        match action(queue, in_flight) {
             Ok(value) => Some(value),
             Err(source) => {
-                self.fail(&mut state, &QueueError::Broken { index, source });
+                self.fail(state, &QueueError::Broken { index, source });
                 None
             }
         }
@@ -372,6 +449,16 @@ impl Queues {
         tracing::debug!(error = error as &dyn std::error::Error, "virtio device needs a reset");
         state.live.clear();
         self.interrupt.needs_reset();
+    }
+}
+
+impl State {
+    fn is_quiet(&self) -> bool {
+        self.in_flight.iter().all(|count| *count == 0)
+    }
+
+    fn is_stopped(&self, index: usize) -> bool {
+        self.in_flight.get(index).is_none_or(|count| *count == 0)
     }
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::config_space::ConfigSpace;
 use super::queues::{Next, Queues};
-use super::{Request, VirtioDevice};
+use super::space::Space;
+use super::{Request, ResizeError, VirtioDevice};
 use crate::devices::bus::lock;
 use crate::sandbox::Kind;
 
@@ -57,13 +57,13 @@ pub enum WorkerError {
     },
 }
 
-/// A device with its queues, and no thread yet.
+/// A device, or one of its lanes, with its queues, and no thread yet.
 pub struct VirtioWorker {
     device: Box<dyn VirtioDevice>,
     queues: Arc<Queues>,
-    config: Arc<ConfigSpace>,
     /// One for each queue; the guest's notifications arrive here, from KVM (ioeventfd) or from the transport.
     notify: Arc<[EventFd]>,
+    space: Arc<Space>,
     orders: Arc<Orders>,
     /// Its buffers are used again for each request.
     request: Request,
@@ -85,6 +85,10 @@ struct OrderState {
     paused: bool,
     finish: bool,
     finished: bool,
+    /// The size that the device is to have,
+    resize: Option<u64>,
+    /// and what has become of that.
+    resized: Option<Result<(), ResizeError>>,
 }
 
 impl fmt::Debug for VirtioWorker {
@@ -97,13 +101,13 @@ impl VirtioWorker {
     pub(super) fn new(
         device: Box<dyn VirtioDevice>,
         queues: Arc<Queues>,
-        config: Arc<ConfigSpace>,
         notify: Arc<[EventFd]>,
+        space: Arc<Space>,
     ) -> io::Result<Self> {
         let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
         let orders = Arc::new(Orders { wake, state: Mutex::default(), changed: Condvar::new() });
         let due = vec![None; notify.len()];
-        Ok(Self { device, queues, config, notify, orders, request: Request::default(), due })
+        Ok(Self { device, queues, notify, space, orders, request: Request::default(), due })
     }
 
     /// What its thread may do.
@@ -139,7 +143,8 @@ impl VirtioWorker {
     /// An epoll instance that knows every queue. A queue that it does not know would never be served.
     fn watch(&self) -> io::Result<Epoll> {
         let epoll = Epoll::new()?;
-        let events = (0..).zip(self.notify.iter()).chain([(ORDERS, &self.orders.wake)]);
+        let queues = (0..).zip(self.notify.iter()).filter(|(index, _)| self.queues.has(*index));
+        let events = queues.map(|(index, event)| (index as u64, event)).chain([(ORDERS, &self.orders.wake)]);
         for (data, event) in events {
             let event_set = EpollEvent::new(EventSet::IN, data);
             epoll.ctl(ControlOperation::Add, event.as_raw_fd(), event_set)?;
@@ -203,16 +208,23 @@ impl VirtioWorker {
         }
     }
 
-    /// Rests while a pause is asked for. No request is in progress: this is the thread that would do it. False when it is to end.
+    /// Waits for what is in flight.
+    pub(super) fn settle(&mut self) {
+        self.queues.drain(&mut *self.device);
+    }
+
+    /// Rests while a pause is asked for, with nothing in flight. False when it is to end.
     fn obey(&mut self) -> bool {
         let orders = Arc::clone(&self.orders);
         // Non-blocking: what it says is in the state.
         let _ = orders.wake.read();
+        self.resize();
         match &*lock(&orders.state) {
             OrderState { finish: true, .. } => return false,
             OrderState { pause: true, .. } => {}
             _ => return true,
         }
+        self.settle();
         self.device.pause();
         let mut state = lock(&orders.state);
         state.paused = true;
@@ -226,9 +238,20 @@ impl VirtioWorker {
         goes_on
     }
 
+    /// Gives the device another size, if it is to have one. The driver hears of it once all of it can be read.
+    fn resize(&mut self) {
+        let Some(size) = lock(&self.orders.state).resize.take() else { return };
+        let resized = self.device.resize(size).map(|config| {
+            self.space.change(config);
+            self.queues.tell_of_change();
+        });
+        lock(&self.orders.state).resized = Some(resized);
+        self.orders.changed.notify_all();
+    }
+
     /// Gives queue `index` a turn, if it was notified since the last one. True if it was.
     pub fn serve(&mut self, index: usize) -> bool {
-        let Some(notify) = self.notify.get(index) else { return false };
+        let Some(notify) = self.notify.get(index).filter(|_| self.queues.has(index)) else { return false };
         match notify.read() {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -239,7 +262,8 @@ impl VirtioWorker {
         }
         let next = self.queues.turn(index, &mut *self.device, &mut self.request);
         if self.device.has_new_config() {
-            self.config.set(self.device.config());
+            self.space.change(self.device.config());
+            self.queues.tell_of_change();
         }
         // Another turn comes after everybody else's.
         match next {
@@ -290,6 +314,25 @@ impl Running {
     pub fn resume(&self) {
         lock(&self.orders.state).pause = false;
         self.orders.changed.notify_all();
+    }
+
+    /// Has the device have `size` bytes from now on, and waits until it does, at most for `limit`: a disk may hang.
+    pub fn resize(&self, size: u64, limit: Duration) -> Result<(), ResizeError> {
+        let mut state = lock(&self.orders.state);
+        state.resize = Some(size);
+        // Of one that was late, and nobody has waited for.
+        state.resized = None;
+        let _ = self.orders.wake.write(1);
+        let waited = self.orders.changed.wait_timeout_while(state, limit, |state| state.resized.is_none());
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.resize = None;
+        state.resized.take().unwrap_or(Err(ResizeError::Late(limit)))
+    }
+
+    /// Whether its thread has this name.
+    #[must_use]
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name
     }
 
     /// Asks for the end, which dropping it waits for, so that many workers can be asked at once.

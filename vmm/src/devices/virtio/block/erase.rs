@@ -20,8 +20,10 @@ pub(super) const DISCARD_RANGES_MAX: u32 = 16;
 pub(super) const DISCARD_SECTORS_MAX: u32 = 1 << 17;
 /// Longest range of zeros, of which a request has one: 32 MiB, in sectors. Where the file system cannot do it, they are written.
 pub(super) const ZEROES_SECTORS_MAX: u32 = 1 << 16;
-/// Zeros that are written at once.
-static ZEROS: [u8; CHUNK] = [0; CHUNK];
+/// Zeros that are written at once, where files that are open for direct I/O take them.
+#[repr(align(4096))]
+struct Zeros([u8; CHUNK]);
+static ZEROS: Zeros = Zeros([0; CHUNK]);
 const CHUNK: usize = 64 << 10;
 
 /// What is to become of a range.
@@ -89,7 +91,7 @@ impl Range {
 fn write_zeroes(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let mut done = 0;
     while done < length {
-        let part = ZEROS.get(..usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK)).unwrap_or(&ZEROS);
+        let part = ZEROS.0.get(..usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK)).unwrap_or(&ZEROS.0);
         file.write_all_at(part, offset + done)?;
         done += part.len() as u64;
     }

@@ -1,167 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 //! virtio block device over a raw file or block device (virtio 1.2, section 5.2).
 
+mod direct;
+mod disk;
 mod erase;
+mod error;
+mod ring;
+mod vectors;
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX,
-    VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK,
-    VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN,
-    VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+    VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_S_OK, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID,
+    VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
 };
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
-use vm_memory::{
-    Bytes, GuestAddress, GuestMemory as _, GuestMemoryError, Permissions, ReadVolatile, VolatileMemoryError,
-    WriteVolatile,
-};
+use vm_memory::{Bytes, GuestAddress};
 
-use super::limit::Limiter;
-use super::{Ready, Request, Segment, VirtioDevice, cut, gather, length, scatter};
+use super::{Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter};
 use crate::bits::low32;
 use crate::complaints::Complaints;
+use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
-use crate::observe::devices::DiskCounters;
-use erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, Erase, RANGE_SIZE, Range, ZEROES_SECTORS_MAX};
+use crate::sandbox::Kind;
+use direct::bounce;
+use disk::{Disk, ID_SIZE, TRANSFER_MAX};
+use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
+use error::RequestError;
+use ring::{Operation, Ring};
+use vectors::{Direction, Vectors};
 
-/// Bytes in a sector, the unit of the protocol and of this device.
+pub use direct::Alignment;
+pub use disk::Settings;
+pub use error::BlockError;
+
+/// Bytes in a sector, the unit of the protocol.
 pub const SECTOR_SIZE: u64 = 512;
-/// The same, as the guest is told.
-const BLOCK_SIZE: u32 = low32(SECTOR_SIZE);
-const QUEUE_SIZE: u16 = 128;
-/// A request is a header, data segments and a status byte.
-const SEGMENTS_MAX: u32 = QUEUE_SIZE as u32 - 2;
-/// Longest data segment, in bytes. With the number of segments it bounds the work of one request.
-const SEGMENT_SIZE_MAX: u32 = 512 << 10;
-/// What a driver that keeps to both limits can ask for at once, in bytes.
-const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
 /// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
 const HEADER_SIZE: usize = 16;
-/// Bytes of a serial number.
-const ID_SIZE: usize = VIRTIO_BLK_ID_BYTES as usize;
+/// How long a kernel that has no room for more is left alone.
+const NO_ROOM: Duration = Duration::from_millis(10);
 
-/// Why a file cannot be a disk.
-#[derive(Debug, thiserror::Error)]
-pub enum BlockError {
-    /// Its size cannot be found.
-    #[error("cannot find the size of the disk")]
-    Size(#[source] io::Error),
-    /// It holds nothing.
-    #[error("the disk is empty")]
-    Empty,
-    /// It does not consist of sectors.
-    #[error("the disk has {0} bytes, which is not a multiple of {SECTOR_SIZE}")]
-    Ragged(u64),
-}
-
-/// Why a request fails.
-#[derive(Debug, thiserror::Error)]
-enum RequestError {
-    #[error("the request breaks the rules of the protocol")]
-    Malformed,
-    #[error("request type {0} is not supported")]
-    Unsupported(u32),
-    #[error("a range has flags that are not supported")]
-    Flags,
-    #[error("the disk is read-only")]
-    ReadOnly,
-    #[error("sector {sector} and {bytes} bytes from it are not all on the disk, or are too much for one request")]
-    Range { sector: u64, bytes: u64 },
-    #[error("guest memory")]
-    Memory(#[from] GuestMemoryError),
-    #[error("data transfer")]
-    Transfer(#[from] VolatileMemoryError),
-    #[error("host I/O")]
-    Io(#[from] io::Error),
-}
-
-impl RequestError {
-    fn status(&self) -> u32 {
-        match self {
-            Self::Unsupported(_) | Self::Flags => VIRTIO_BLK_S_UNSUPP,
-            _ => VIRTIO_BLK_S_IOERR,
-        }
-    }
-
-    /// What the host's file system or device has said, if it is not the guest's fault.
-    fn host(&self) -> Option<&io::Error> {
-        match self {
-            Self::Io(error) | Self::Transfer(VolatileMemoryError::IOError(error)) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// A disk.
+/// A disk, as the requests of one of its queues are done.
 #[derive(Debug)]
 pub struct Block {
-    file: File,
-    sectors: u64,
-    readonly: bool,
-    /// What the guest does not need, or wants to be zero, needs no room in the file.
-    sparse: bool,
-    id: [u8; ID_SIZE],
+    disk: Arc<Disk>,
+    /// Does several requests at once. Without one, each is done before the next is looked at.
+    ring: Option<Ring<Begun>>,
+    /// Of all of the disk.
+    queue_sizes: Vec<u16>,
+    /// The queue that it serves.
+    queue: usize,
     /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
     write_through: bool,
-    /// For messages.
-    name: String,
     complaints: Complaints,
-    limiter: Limiter,
-    counters: Arc<DiskCounters>,
+}
+
+/// What is left of a request when its header has been understood.
+enum Job {
+    /// Nothing. So many bytes of data were written to guest memory.
+    Done(u32),
+    /// All of these bytes are to go from or to `offset` of the file.
+    Transfer { direction: Direction, offset: u64, vectors: Vectors },
+    /// What was written before is to be safe.
+    Flush,
+}
+
+/// A request that the ring does.
+#[derive(Debug)]
+struct Begun {
+    token: Token,
+    /// Where its status goes.
+    status: GuestAddress,
+    /// The bytes that it moves, if it does.
+    moves: Option<(Direction, u64)>,
 }
 
 impl Block {
-    /// A disk with the content of `file`, a regular file or a block device, open for writing unless `readonly`. `id` is
-    /// the serial number that the guest sees, cut to 20 bytes.
-    pub fn new(mut file: File, readonly: bool, id: &str) -> Result<Self, BlockError> {
-        // Seeking finds the size of block devices too.
-        let size = file.seek(SeekFrom::End(0)).map_err(BlockError::Size)?;
-        match (size, size % SECTOR_SIZE) {
-            (0, _) => return Err(BlockError::Empty),
-            (_, 0) => {}
-            _ => return Err(BlockError::Ragged(size)),
-        }
-        let mut padded = [0; ID_SIZE];
-        for (to, from) in padded.iter_mut().zip(id.bytes()) {
-            *to = from;
-        }
-        let (sectors, name) = (size / SECTOR_SIZE, id.to_owned());
-        Ok(Self {
-            file,
-            sectors,
-            readonly,
-            sparse: true,
-            id: padded,
-            write_through: true,
-            name,
-            complaints: Complaints::default(),
-            limiter: Limiter::default(),
-            counters: Arc::default(),
-        })
+    /// A disk with the content of `file`, a regular file or a block device, open for writing unless it is read-only.
+    pub fn new(file: File, settings: Settings) -> Result<Self, BlockError> {
+        let queue_sizes = vec![settings.queue_size; settings.num_queues.into()];
+        Ok(Self::lane(&Arc::new(Disk::new(file, settings)?), queue_sizes, 0))
     }
 
-    /// The same, called `name` in messages.
-    #[must_use]
-    pub fn named(mut self, name: String) -> Self {
-        self.name = name;
-        self
-    }
-
-    /// The same, whose file keeps its room unless `sparse`.
-    #[must_use]
-    pub fn sparse(self, sparse: bool) -> Self {
-        Self { sparse, ..self }
-    }
-
-    /// The same, which does no more than `limiter` lets it, and counts by `counters`.
-    #[must_use]
-    pub fn observed(self, limiter: Limiter, counters: Arc<DiskCounters>) -> Self {
-        Self { limiter, counters, ..self }
+    /// What serves queue `queue` of `disk`.
+    fn lane(disk: &Arc<Disk>, queue_sizes: Vec<u16>, queue: usize) -> Self {
+        let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size)).transpose();
+        let ring = ring.unwrap_or_else(|error| {
+            tracing::info!(%error, disk = disk.name, "no io_uring: requests are done one after another");
+            None
+        });
+        let disk = Arc::clone(disk);
+        Self { disk, ring, queue_sizes, queue, write_through: true, complaints: Complaints::default() }
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -171,63 +105,87 @@ impl Block {
             return;
         };
         if let Some(count) = self.complaints.count() {
-            tracing::warn!("disk {}: the host fails {count} request(s) with: {host}", self.name);
+            tracing::warn!("disk {}: the host fails {count} request(s) with: {host}", self.disk.name);
         }
     }
 
     /// Does the request and returns how many bytes of data it wrote to guest memory.
-    fn execute(&mut self, memory: &GuestMemory, request: &Request) -> Result<u32, RequestError> {
+    fn execute(&self, memory: &GuestMemory, request: &Request) -> Result<u32, RequestError> {
+        match self.understand(memory, request)? {
+            Job::Done(data) => Ok(data),
+            Job::Transfer { direction, offset, mut vectors } => {
+                let bytes = vectors.left();
+                vectors.transfer(&self.disk.file, direction, offset)?;
+                self.moved(direction, bytes)
+            }
+            Job::Flush => self.disk.flush().map(|()| 0),
+        }
+    }
+
+    /// Finds out what the request asks for, and does what is neither a transfer nor a flush.
+    fn understand(&self, memory: &GuestMemory, request: &Request) -> Result<Job, RequestError> {
         if !request.is_well_formed() {
             return Err(RequestError::Malformed);
         }
         let (kind, sector) = header(memory, request)?;
-        let bytes = moved(kind, request);
         // Whatever becomes of it: a request that fails has cost as much.
-        self.limiter.pay(bytes);
+        lock(&self.disk.limiter).pay(moved(kind, request));
         // The last writable byte is the status; the caller saw that it is there.
         let room = length(&request.writable).saturating_sub(1);
         match kind {
             VIRTIO_BLK_T_IN => {
-                self.seek(sector, room)?;
-                for segment in cut(&request.writable, 0..room) {
-                    self.read(memory, segment)?;
-                }
-                self.counters.read(room);
-                u32::try_from(room).map_err(|_| RequestError::Range { sector, bytes: room })
+                let segments: Vec<_> = cut(&request.writable, 0..room).collect();
+                self.transfer(memory, Direction::Read, sector, &segments)
             }
             VIRTIO_BLK_T_OUT => {
-                self.write_all(memory, request, sector)?;
-                self.counters.written(bytes);
-                Ok(0)
+                let data = HEADER_SIZE as u64..length(&request.readable);
+                let segments: Vec<_> = cut(&request.readable, data).collect();
+                self.transfer(memory, Direction::Write, sector, &segments)
             }
-            VIRTIO_BLK_T_DISCARD if self.sparse => self.erase(memory, request, Erase::Discard).map(|()| 0),
-            VIRTIO_BLK_T_WRITE_ZEROES => self.erase(memory, request, Erase::Zeroes).map(|()| 0),
-            VIRTIO_BLK_T_FLUSH => self.flush().map(|()| 0),
+            VIRTIO_BLK_T_DISCARD if self.disk.sparse => self.erase(memory, request, Erase::Discard),
+            VIRTIO_BLK_T_WRITE_ZEROES => self.erase(memory, request, Erase::Zeroes),
+            VIRTIO_BLK_T_FLUSH => Ok(Job::Flush),
             VIRTIO_BLK_T_GET_ID => {
                 let count = usize::try_from(room).unwrap_or(ID_SIZE).min(ID_SIZE);
-                let id = self.id.get(..count).unwrap_or_default();
-                Ok(u32::try_from(scatter(memory, &request.writable, 0, id)?).unwrap_or(0))
+                let id = self.disk.id.get(..count).unwrap_or_default();
+                Ok(Job::Done(u32::try_from(scatter(memory, &request.writable, 0, id)?).unwrap_or(0)))
             }
             other => Err(RequestError::Unsupported(other)),
         }
     }
 
-    fn write_all(&mut self, memory: &GuestMemory, request: &Request, sector: u64) -> Result<(), RequestError> {
-        if self.readonly {
+    /// The transfer of `segments`, from or to `sector`.
+    fn transfer(
+        &self,
+        memory: &GuestMemory,
+        direction: Direction,
+        sector: u64,
+        segments: &[Segment],
+    ) -> Result<Job, RequestError> {
+        if direction == Direction::Write && self.disk.readonly {
             return Err(RequestError::ReadOnly);
         }
-        let data = HEADER_SIZE as u64..length(&request.readable);
-        let bytes = data.end - data.start;
-        self.seek(sector, bytes)?;
-        for segment in cut(&request.readable, data) {
-            self.write(memory, segment)?;
+        let bytes = length(segments);
+        let offset = self.disk.place(sector, bytes)?;
+        let vectors = Vectors::new(memory, segments, direction)?;
+        if self.disk.direct.is_some_and(|alignment| !vectors.are_aligned(alignment.memory)) {
+            bounce(&self.disk.file, direction, offset, memory, segments)?;
+            return self.moved(direction, bytes).map(Job::Done);
         }
-        if self.write_through { self.flush() } else { Ok(()) }
+        Ok(Job::Transfer { direction, offset, vectors })
+    }
+
+    /// So many `bytes` of data were moved, and are to be safe if the driver wants that. How many were written to guest memory.
+    fn moved(&self, direction: Direction, bytes: u64) -> Result<u32, RequestError> {
+        if direction == Direction::Write && self.write_through {
+            self.disk.flush()?;
+        }
+        Ok(self.disk.count(direction, bytes))
     }
 
     /// Erases the ranges that are the data of `request`: all of them, or none that is wrong.
-    fn erase(&mut self, memory: &GuestMemory, request: &Request, erase: Erase) -> Result<(), RequestError> {
-        if self.readonly {
+    fn erase(&self, memory: &GuestMemory, request: &Request, erase: Erase) -> Result<Job, RequestError> {
+        if self.disk.readonly {
             return Err(RequestError::ReadOnly);
         }
         let ranges = ranges(memory, request, erase)?;
@@ -236,53 +194,38 @@ impl Block {
             if !range.is_known(erase) {
                 return Err(RequestError::Flags);
             }
-            if !range.fits(erase, self.sectors) {
+            if !range.fits(erase, self.disk.sectors()) {
                 return Err(RequestError::Range { sector, bytes: u64::from(sectors) * SECTOR_SIZE });
             }
         }
         for range in ranges {
             if erase == Erase::Zeroes {
                 // As if they had come from the guest.
-                self.limiter.pay_more(u64::from(range.sectors) * SECTOR_SIZE);
+                lock(&self.disk.limiter).pay_more(u64::from(range.sectors) * SECTOR_SIZE);
             }
-            range.erase(erase, &self.file, self.sparse)?;
+            range.erase(erase, &self.disk.file, self.disk.sparse)?;
         }
-        if self.write_through { self.flush() } else { Ok(()) }
+        if self.write_through {
+            self.disk.flush()?;
+        }
+        Ok(Job::Done(0))
     }
 
-    /// Goes to `sector`, from which `bytes` are to be transferred.
-    fn seek(&mut self, sector: u64, bytes: u64) -> Result<(), RequestError> {
-        let on_disk = sector.checked_add(bytes.div_ceil(SECTOR_SIZE)).is_some_and(|end| end <= self.sectors);
-        if !on_disk || bytes > TRANSFER_MAX {
-            return Err(RequestError::Range { sector, bytes });
+    /// The request whose status goes to `status` is over. How many bytes it wrote to guest memory.
+    fn answer(&mut self, memory: &GuestMemory, status: GuestAddress, result: Result<u32, RequestError>) -> u32 {
+        let (code, data) = match result {
+            Ok(data) => (VIRTIO_BLK_S_OK, data),
+            Err(error) => {
+                self.disk.counters.errors.fetch_add(1, Ordering::Relaxed);
+                self.complain(&error);
+                (error.status(), 0)
+            }
+        };
+        let [code, ..] = code.to_le_bytes();
+        match memory.write_obj(code, status) {
+            Ok(()) => data + 1,
+            Err(_) => 0,
         }
-        if !bytes.is_multiple_of(SECTOR_SIZE) {
-            return Err(RequestError::Malformed);
-        }
-        // No overflow: the sector is on the disk, whose size in bytes is a u64.
-        self.file.seek(SeekFrom::Start(sector * SECTOR_SIZE))?;
-        Ok(())
-    }
-
-    fn read(&mut self, memory: &GuestMemory, segment: Segment) -> Result<(), RequestError> {
-        for slice in memory.get_slices(segment.address, segment.length as usize, Permissions::Write)? {
-            self.file.read_exact_volatile(&mut slice?)?;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, memory: &GuestMemory, segment: Segment) -> Result<(), RequestError> {
-        for slice in memory.get_slices(segment.address, segment.length as usize, Permissions::Read)? {
-            self.file.write_all_volatile(&slice?)?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), RequestError> {
-        if !self.readonly {
-            self.file.sync_data()?;
-        }
-        Ok(())
     }
 }
 
@@ -335,34 +278,20 @@ impl VirtioDevice for Block {
     }
 
     fn features(&self) -> u64 {
-        let always = [VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH];
-        let erases = [(VIRTIO_BLK_F_DISCARD, self.sparse), (VIRTIO_BLK_F_WRITE_ZEROES, true)];
-        let erases = erases.iter().filter(|(_, has)| *has && !self.readonly).map(|(bit, _)| bit);
-        let read_only = u64::from(self.readonly) << VIRTIO_BLK_F_RO;
-        always.iter().chain(erases).fold(read_only, |features, bit| features | 1 << bit)
+        self.disk.features()
     }
 
     fn config(&self) -> Vec<u8> {
-        // `struct virtio_blk_config`: geometry, topology, write back and several queues are not offered.
-        let (geometry, topology, queues) = (0, [0; 2], 0);
-        let alignment = 1;
-        let mut config = self.sectors.to_le_bytes().to_vec();
-        for field in [
-            [SEGMENT_SIZE_MAX, SEGMENTS_MAX, geometry, BLOCK_SIZE].as_slice(),
-            &topology,
-            &[queues, DISCARD_SECTORS_MAX, DISCARD_RANGES_MAX, alignment, ZEROES_SECTORS_MAX, 1],
-            // What is zero need not stay where it is; then padding.
-            &[self.sparse.into()],
-        ]
-        .concat()
-        {
-            config.extend(field.to_le_bytes());
-        }
-        config
+        self.disk.config()
+    }
+
+    fn resize(&mut self, size: u64) -> Result<Vec<u8>, ResizeError> {
+        self.disk.resize(size)?;
+        Ok(self.disk.config())
     }
 
     fn queue_sizes(&self) -> &[u16] {
-        &[QUEUE_SIZE]
+        &self.queue_sizes
     }
 
     fn activate(&mut self, features: u64) {
@@ -374,28 +303,78 @@ impl VirtioDevice for Block {
     }
 
     fn ready(&mut self, _queue: usize) -> Ready {
-        let wait = self.limiter.wait(Instant::now());
+        if let Some(ring) = &self.ring {
+            if ring.is_stuck() {
+                return Ready::In(NO_ROOM);
+            }
+            if !ring.has_room() {
+                return Ready::WhenWoken;
+            }
+        }
+        let wait = lock(&self.disk.limiter).wait(Instant::now());
         if wait.is_zero() {
             return Ready::Now;
         }
-        self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        self.disk.counters.throttled.fetch_add(1, Ordering::Relaxed);
         Ready::In(wait)
     }
 
-    fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
-        let Some(status_address) = status_address(request) else { return 0 };
-        let (status, data) = match self.execute(memory, request) {
-            Ok(data) => (VIRTIO_BLK_S_OK, data),
-            Err(error) => {
-                self.counters.errors.fetch_add(1, Ordering::Relaxed);
-                self.complain(&error);
-                (error.status(), 0)
-            }
-        };
-        let [status, ..] = status.to_le_bytes();
-        match memory.write_obj(status, status_address) {
-            Ok(()) => data + 1,
-            Err(_) => 0,
+    fn lanes(&mut self) -> Vec<Box<dyn VirtioDevice>> {
+        let lane = |queue| Box::new(Self::lane(&self.disk, self.queue_sizes.clone(), queue)) as Box<dyn VirtioDevice>;
+        (1..self.queue_sizes.len()).map(lane).collect()
+    }
+
+    fn thread(&self) -> Kind {
+        Kind::Disk
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.ring.iter().map(|ring| Source::readable(ring.as_raw_fd(), self.queue)).collect()
+    }
+
+    fn begin(&mut self, token: Token, memory: &GuestMemory, request: &Request) -> Option<u32> {
+        if self.ring.is_none() {
+            return Some(self.handle(token.queue, memory, request));
         }
+        let Some(status) = status_address(request) else { return Some(0) };
+        let job = self.understand(memory, request);
+        let flush = self.write_through;
+        let (operation, moves) = match job {
+            Ok(Job::Transfer { direction, offset, vectors }) if vectors.left() > 0 => {
+                let moves = Some((direction, vectors.left()));
+                let flush = flush && direction == Direction::Write;
+                (Operation::Transfer { direction, offset, vectors, flush }, moves)
+            }
+            Ok(Job::Flush) if !self.disk.readonly => (Operation::Flush, None),
+            Ok(Job::Done(data)) => return Some(self.answer(memory, status, Ok(data))),
+            // Nothing to move, or to make safe.
+            Ok(_) => return Some(self.answer(memory, status, Ok(0))),
+            Err(error) => return Some(self.answer(memory, status, Err(error))),
+        };
+        if let Some(ring) = &mut self.ring {
+            ring.start(operation, Begun { token, status, moves });
+        }
+        None
+    }
+
+    fn over(&mut self, memory: &GuestMemory) -> Option<(Token, u32)> {
+        let (Begun { token, status, moves }, result) = self.ring.as_mut()?.over()?;
+        let count = |(direction, bytes)| self.disk.count(direction, bytes);
+        let result = result.map(|()| moves.map_or(0, count)).map_err(RequestError::Io);
+        Some((token, self.answer(memory, status, result)))
+    }
+
+    fn wait(&mut self) {
+        if let Some(Err(error)) = self.ring.as_ref().map(Ring::wait) {
+            tracing::error!(%error, disk = self.disk.name, "io_uring");
+            // It may be another time; until then nobody is to be kept from the processor.
+            std::thread::sleep(NO_ROOM);
+        }
+    }
+
+    fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
+        let Some(status) = status_address(request) else { return 0 };
+        let result = self.execute(memory, request);
+        self.answer(memory, status, result)
     }
 }

@@ -126,12 +126,12 @@ impl Vhost {
         self.kernel.set_vring_addr(queue, &config)
     }
 
-    fn begin(&self, queue: usize) -> Result<(), vhost::Error> {
+    fn attach(&self, queue: usize) -> Result<(), vhost::Error> {
         self.kernel.0.set_backend(queue, Some(self.tap.file()))
     }
 
     /// The kernel waits for its thread before it says that this is done.
-    fn end(&self, queue: usize) {
+    fn detach(&self, queue: usize) {
         if let Err(error) = self.kernel.0.set_backend(queue, None) {
             tracing::error!(%error, queue, "vhost-net does not give a queue back");
         }
@@ -198,12 +198,12 @@ impl VirtioDevice for Vhost {
     }
 
     fn pause(&mut self) {
-        self.taken().for_each(|queue| self.end(queue));
+        self.taken().for_each(|queue| self.detach(queue));
     }
 
     fn resume(&mut self) {
         for queue in self.taken() {
-            if let Err(error) = self.begin(queue) {
+            if let Err(error) = self.attach(queue) {
                 tracing::warn!(%error, queue, "vhost-net does not go on");
                 // Heard like any other one.
                 self.faults.iter().for_each(|fault| drop(fault.write(1)));
@@ -226,7 +226,7 @@ impl Outside for Vhost {
         self.kernel.set_features(self.accepted).map_err(host)?;
         rings.iter().try_for_each(|ring| self.prepare(ring)).map_err(host)?;
         for ring in rings {
-            if let Err(error) = self.begin(ring.queue) {
+            if let Err(error) = self.attach(ring.queue) {
                 self.taken().for_each(|queue| self.give_back(queue));
                 return Err(host(error));
             }
@@ -241,7 +241,7 @@ impl Outside for Vhost {
         if let Some(taken) = self.taken.get_mut(queue)
             && std::mem::take(taken)
         {
-            self.end(queue);
+            self.detach(queue);
         }
     }
 

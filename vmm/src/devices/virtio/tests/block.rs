@@ -2,6 +2,7 @@
 //! The disk.
 
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -10,7 +11,9 @@ use vmm_sys_util::tempfile::TempFile;
 
 use super::disk;
 use super::driver::{BUFFERS, Driver, INDIRECT_FLAG, MEMORY_SIZE, NEXT, QUEUE_SIZE, WRITE};
-use crate::devices::virtio::{Block, BlockError};
+use crate::devices::bus::BusDevice;
+use crate::devices::virtio::block::{Alignment, Settings};
+use crate::devices::virtio::{Block, BlockError, VirtioDevice};
 
 const IN: u32 = 0;
 const OUT: u32 = 1;
@@ -32,9 +35,13 @@ const STATUS: u64 = BUFFERS + 0x100;
 const SNAPSHOT: usize = 0x1_0000;
 const F_FLUSH: u64 = 1 << 9;
 
+fn block(file: &TempFile, settings: Settings) -> Box<dyn VirtioDevice> {
+    Box::new(Block::new(file.as_file().try_clone().unwrap(), settings).unwrap())
+}
+
 fn driver(file: &TempFile, readonly: bool) -> Driver {
-    let file = file.as_file().try_clone().unwrap();
-    Driver::running(Box::new(Block::new(file, readonly, "serial-0").unwrap()), 0)
+    let settings = Settings { readonly, serial: "serial-0".to_owned(), ..Settings::default() };
+    Driver::running(block(file, settings), 0)
 }
 
 fn put_header(driver: &Driver, kind: u32, sector: u64) {
@@ -70,7 +77,6 @@ fn erase(driver: &mut Driver, kind: u32, ranges: &[(u64, u32, u32)]) -> u8 {
 
 /// The bytes of a file, a sector's first one for all of it.
 fn sectors(file: &TempFile) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
     let length = usize::try_from(file.as_file().metadata().unwrap().len()).unwrap();
     let mut bytes = vec![0; length];
     file.as_file().read_exact_at(&mut bytes, 0).unwrap();
@@ -103,8 +109,7 @@ fn what_is_discarded_needs_no_room_unless_it_is_to() {
         file.as_file().write_all(&vec![7; 1 << 20]).unwrap();
         file.as_file().sync_all().unwrap();
         let before = blocks(&file);
-        let block = Block::new(file.as_file().try_clone().unwrap(), false, "").unwrap().sparse(sparse);
-        let mut driver = Driver::running(Box::new(block), 0);
+        let mut driver = Driver::running(block(&file, Settings { sparse, ..Settings::default() }), 0);
         assert_eq!(erase(&mut driver, kind, &[(0, 2048, u32::from(kind == ZEROES))]), OK);
         assert!(sectors(&file).iter().all(|byte| *byte == 0));
         assert_eq!(blocks(&file) < before, freed, "{sparse} {kind}");
@@ -144,8 +149,7 @@ fn what_may_not_be_erased() {
         (erase(&mut read_only, DISCARD, &[(0, 1, 0)]), erase(&mut read_only, ZEROES, &[(0, 1, 0)])),
         (IOERR, IOERR)
     );
-    let dense = Block::new(file.as_file().try_clone().unwrap(), false, "").unwrap().sparse(false);
-    let mut dense = Driver::running(Box::new(dense), 0);
+    let mut dense = Driver::running(block(&file, Settings { sparse: false, ..Settings::default() }), 0);
     assert_eq!(dense.offered() & (1 << 13 | 1 << 14), 1 << 14);
     assert_eq!(erase(&mut dense, DISCARD, &[(0, 1, 0)]), UNSUPP);
     assert_eq!(sectors(&file), before);
@@ -164,10 +168,90 @@ fn the_driver_is_told_how_much_it_may_erase() {
     assert_eq!([36, 40, 44, 48, 52, 56].map(word), [1 << 17, 16, 1, 1 << 16, 1, 1]);
 }
 
+/// Bytes `at` on of what the driver is told.
+fn told(driver: &mut Driver, at: u64, width: usize) -> u64 {
+    let mut bytes = [0; 8];
+    driver.transport.read(0x100 + at, &mut bytes[..width]);
+    u64::from_le_bytes(bytes)
+}
+
+#[test]
+fn segments_follow_the_size_of_the_queue() {
+    for (queue_size, segments) in [(4, 2), (128, 126), (1024, 126)] {
+        let file = disk(SECTORS);
+        let mut driver = Driver::new(block(&file, Settings { queue_size, ..Settings::default() }));
+        driver.set(0x30, 0);
+        assert_eq!((driver.get(0x34), told(&mut driver, 12, 4)), (queue_size.into(), segments));
+    }
+}
+
+#[test]
+fn the_driver_is_told_what_the_file_is_best_read_in() {
+    use std::os::unix::fs::MetadataExt;
+    let file = disk(SECTORS);
+    let size = file.as_file().metadata().unwrap().blksize();
+    assert!(size.is_power_of_two() && size >= 512, "this test's file system: {size}");
+    let mut driver = driver(&file, false);
+    assert_ne!(driver.offered() & 1 << 10, 0);
+    // As a power of two, the first one's place, and the least: all in blocks of 512 bytes.
+    assert_eq!(512 << told(&mut driver, 24, 1), size);
+    assert_eq!((told(&mut driver, 25, 1), 512 * told(&mut driver, 26, 2), told(&mut driver, 28, 4)), (0, size, 0));
+    // It takes no less than what direct I/O does.
+    let direct = Some(Alignment { memory: 512, offset: 4096 });
+    let mut large = Driver::new(block(&file, Settings { direct, ..Settings::default() }));
+    assert_eq!((told(&mut large, 20, 4), told(&mut large, 44, 4)), (4096, 8));
+    assert_eq!(4096 << told(&mut large, 24, 1), size.max(4096));
+}
+
+/// The file once more, for direct I/O, and what it wants; none where this file system has none.
+fn directly(file: &TempFile) -> Option<(std::fs::File, Alignment)> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::File::options();
+    let opened = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(file.as_path());
+    let opened = opened.and_then(|file| Alignment::of(&file).map(|alignment| (file, alignment)));
+    opened.map_err(|error| eprintln!("SKIPPED: no direct I/O here: {error}")).ok()
+}
+
+#[test]
+fn direct_requests_may_lie_anywhere_in_memory() {
+    let file = TempFile::new().unwrap();
+    file.as_file().write_all(&(0..1u32 << 18).flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
+    let Some((opened, alignment)) = directly(&file) else { return };
+    let settings = Settings { direct: Some(alignment), ..Settings::default() };
+    let mut driver = Driver::running(Box::new(Block::new(opened, settings).unwrap()), 0);
+    let sectors = u64::from(alignment.offset) / 512;
+    let bytes = std::fs::read(file.as_path()).unwrap();
+    for odd in [0, 1, 4, 100, 512] {
+        // In two pieces, which together are more than is moved at once, and of which neither is a whole number of sectors.
+        let (first, second) = (DATA + odd, DATA + odd + 0x2_0101);
+        let parts = [(first, 0x2_0101, true), (second, 0x1_feff, true)];
+        assert_eq!(request(&mut driver, IN, sectors, &parts), (OK, 0x4_0001), "{odd}");
+        let expected = &bytes[alignment.offset as usize..][..0x4_0000];
+        assert!(driver.bytes(first, 0x4_0000) == expected, "{odd}");
+        let parts = parts.map(|(address, length, _)| (address, length, false));
+        assert_eq!(request(&mut driver, OUT, 8 * sectors, &parts), (OK, 1), "{odd}");
+        let content = std::fs::read(file.as_path()).unwrap();
+        assert!(content[8 * alignment.offset as usize..][..0x4_0000] == *expected, "{odd}");
+        file.as_file().write_all_at(&bytes, 0).unwrap();
+    }
+    assert_eq!(erase(&mut driver, ZEROES, &[(0, 8, 0)]), OK);
+    assert!(std::fs::read(file.as_path()).unwrap()[..4096].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn what_direct_requests_cannot_do_is_refused() {
+    let file = disk(16);
+    let direct = Some(Alignment { memory: 512, offset: 4096 });
+    let mut driver = Driver::running(block(&file, Settings { direct, ..Settings::default() }), 0);
+    assert_eq!(request(&mut driver, IN, 1, &[(DATA, 4096, true)]).0, IOERR);
+    assert_eq!(request(&mut driver, IN, 0, &[(DATA, 512, true)]).0, IOERR);
+    assert_eq!(request(&mut driver, IN, 8, &[(DATA, 4096, true)]), (OK, 4097));
+}
+
 #[test]
 fn files_that_are_no_disks() {
     let file = TempFile::new().unwrap();
-    let open = |file: &TempFile| Block::new(file.as_file().try_clone().unwrap(), false, "");
+    let open = |file: &TempFile| Block::new(file.as_file().try_clone().unwrap(), Settings::default());
     assert!(matches!(open(&file), Err(BlockError::Empty)));
     file.as_file().write_all(&[0; 513]).unwrap();
     assert_eq!(open(&file).unwrap_err().to_string(), "the disk has 513 bytes, which is not a multiple of 512");
@@ -190,8 +274,7 @@ fn read_write_flush() {
 #[test]
 fn a_driver_without_flush_writes_through() {
     let file = disk(SECTORS);
-    let device = Block::new(file.as_file().try_clone().unwrap(), false, "").unwrap();
-    let mut driver = Driver::running(Box::new(device), F_FLUSH);
+    let mut driver = Driver::running(block(&file, Settings::default()), F_FLUSH);
     assert_eq!(request(&mut driver, OUT, 0, &[(DATA, 512, false)]), (OK, 1));
 }
 
@@ -330,7 +413,7 @@ fn what_the_host_fails_is_said_once_in_a_while() {
     let file = disk(SECTORS);
     // It takes no writes: EBADF, as a full or broken file system would have ENOSPC or EIO.
     let source = std::fs::File::open(file.as_path()).unwrap();
-    let device = Block::new(source, false, "").unwrap().named("data.img".to_owned());
+    let device = Block::new(source, Settings { name: "data.img".to_owned(), ..Settings::default() }).unwrap();
     let mut driver = Driver::running(Box::new(device), 0);
     let log = Log::default();
     let writer = log.clone();
@@ -376,7 +459,7 @@ fn many_requests_take_turns() {
     let (mut driver, request) = large_request(512, 1, 512);
     driver.chain(0, &request);
     (0..QUEUE_SIZE).for_each(|_| driver.offer(0));
-    assert_eq!(driver.kick(), 3, "16, 16, and a look whether there is more");
+    assert!((3..=4).contains(&driver.kick()), "16, 16, and a look or two whether there is more");
     assert_eq!(driver.used_index(), QUEUE_SIZE);
 }
 
@@ -385,7 +468,8 @@ fn large_requests_take_turns() {
     let (mut driver, request) = large_request(4 << 20, 8, 512 << 10);
     driver.chain(0, &request);
     (0..10).for_each(|_| driver.offer(0));
-    assert_eq!(driver.kick(), 3, "16 MiB, 16 MiB, 8 MiB");
+    // And one more look, since what was over at once has made room in the ring.
+    assert!((3..=4).contains(&driver.kick()), "16 MiB, 16 MiB, 8 MiB");
     assert_eq!(driver.used_index(), 10);
 }
 
@@ -417,9 +501,15 @@ fn cut_up(address: u64, length: u32, cuts: &[u16], write: bool, segments: &mut V
 proptest! {
     /// Valid requests, cut into descriptors in any way, do to disk and memory what they say and nothing else.
     #[test]
-    fn valid_requests_do_what_they_say(plans in prop::collection::vec(plan(), 1..40), fill: u8) {
+    fn valid_requests_do_what_they_say(
+        plans in prop::collection::vec(plan(), 1..40),
+        fill: u8,
+        io_uring: bool,
+        refused in prop_oneof![Just(0), Just(F_FLUSH)],
+    ) {
         let file = disk(SECTORS);
-        let mut driver = driver(&file, false);
+        let settings = Settings { io_uring, serial: "serial-0".to_owned(), ..Settings::default() };
+        let mut driver = Driver::running(block(&file, settings), refused);
         let mut model = std::fs::read(file.as_path()).unwrap();
         for (index, (kind, sector, count, cuts, indirect)) in (0u16..).zip(plans) {
             let count = count.min(SECTORS - sector);
@@ -465,4 +555,32 @@ proptest! {
         }
         prop_assert!(!driver.needs_reset());
     }
+}
+
+/// Says to this test binary that it is the process of its own that the test below needs.
+const WITHOUT_RING: &str = "FLATBOOT_TEST_WITHOUT_RING";
+
+/// Where no ring can be had, requests are done one after another.
+#[test]
+fn a_disk_does_without_a_ring() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if std::env::var_os(WITHOUT_RING).is_none() {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "--test-threads=1", "devices::virtio::tests::block::a_disk_does_without_a_ring"]);
+        let output = again.env(WITHOUT_RING, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let file = disk(SECTORS);
+    let opened = file.as_file().try_clone().unwrap();
+    // As if the host had no descriptor left for it.
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+    let block = Block::new(opened, Settings::default()).unwrap();
+    setrlimit(Resource::Nofile, before).unwrap();
+    assert!(block.sources().is_empty(), "it has no ring to wait for");
+    let mut driver = Driver::running(Box::new(block), 0);
+    assert_eq!(request(&mut driver, IN, 2, &[(DATA, 512, true)]), (OK, 513));
+    assert_eq!(driver.bytes(DATA, 512), [3; 512]);
 }

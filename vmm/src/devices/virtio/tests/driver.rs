@@ -27,8 +27,8 @@ pub(super) type Descriptor = (u64, u32, u16, u16);
 
 pub(super) struct Driver {
     pub(super) transport: VirtioMmio,
-    /// None once it has a thread.
-    worker: Option<VirtioWorker>,
+    /// None once they have threads.
+    workers: Vec<VirtioWorker>,
     pub(super) memory: GuestMemory,
     pub(super) irq: EventFd,
     /// The one of its queues that it uses.
@@ -41,13 +41,18 @@ impl Driver {
     pub(super) fn new(device: Box<dyn VirtioDevice>) -> Self {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
-        let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
-        Self::with(transport, worker, memory, irq)
+        let (transport, workers) = VirtioMmio::new(device, &memory, irq.try_clone().unwrap()).unwrap();
+        Self::with(transport, workers, memory, irq)
     }
 
     /// The same on a transport that is there.
-    pub(super) const fn with(transport: VirtioMmio, worker: VirtioWorker, memory: GuestMemory, irq: EventFd) -> Self {
-        Self { transport, worker: Some(worker), memory, irq, queue: 0, available: 0 }
+    pub(super) const fn with(
+        transport: VirtioMmio,
+        workers: Vec<VirtioWorker>,
+        memory: GuestMemory,
+        irq: EventFd,
+    ) -> Self {
+        Self { transport, workers, memory, irq, queue: 0, available: 0 }
     }
 
     /// A device that runs, all but `refused` of its features accepted.
@@ -84,6 +89,11 @@ impl Driver {
             self.set(0x24, select);
             self.set(0x20, half);
         }
+    }
+
+    /// From now on it uses another queue.
+    pub(super) fn select(&mut self, queue: u16) {
+        self.queue = queue;
     }
 
     /// Describes its queue and says that it is ready.
@@ -175,17 +185,30 @@ impl Driver {
             turns += 1;
             assert!(turns < 1000, "the device does not come to an end");
         }
+        self.settle();
         turns
     }
 
     /// Gives its queue a turn, if it was notified.
     pub(super) fn serve(&mut self) -> bool {
-        self.worker.as_mut().unwrap().serve(self.queue.into())
+        let queue = self.queue.into();
+        self.workers.iter_mut().any(|worker| worker.serve(queue))
+    }
+
+    /// Waits for what is in flight.
+    pub(super) fn settle(&mut self) {
+        self.workers.iter_mut().for_each(VirtioWorker::settle);
     }
 
     /// From now on a thread does so.
     pub(super) fn start_worker(&mut self) -> Running {
-        self.worker.take().unwrap().start("test".to_owned(), || Some(())).unwrap()
+        self.start_workers().pop().unwrap()
+    }
+
+    /// The same of a device with several.
+    pub(super) fn start_workers(&mut self) -> Vec<Running> {
+        let workers = std::mem::take(&mut self.workers);
+        workers.into_iter().map(|worker| worker.start("test".to_owned(), || Some(())).unwrap()).collect()
     }
 
     pub(super) fn used_index(&self) -> u16 {

@@ -2,12 +2,14 @@
 //! Registers, negotiation, reset, broken queues.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 
 use proptest::prelude::*;
 
 use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::bus::BusDevice;
 use crate::devices::testing::{accesses, apply};
+use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::{Block, Rng, VirtioDevice};
 
 const VERSION_1: u64 = 1 << 32;
@@ -18,7 +20,7 @@ fn rng() -> Box<dyn VirtioDevice> {
 }
 
 fn block() -> Box<dyn VirtioDevice> {
-    Box::new(Block::new(super::disk(4).into_file(), false, "").unwrap())
+    Box::new(Block::new(super::disk(4).into_file(), Settings::default()).unwrap())
 }
 
 #[test]
@@ -35,8 +37,13 @@ fn identification() {
 
 #[test]
 fn configuration_space_at_any_width() {
-    let mut driver = Driver::new(block());
+    let file = super::disk(4);
+    // Other values than 8 blocks of 512 bytes have a test of their own.
+    let piece = file.as_file().metadata().unwrap().blksize();
+    let mut driver = Driver::new(Box::new(Block::new(file.into_file(), Settings::default()).unwrap()));
     let mut expected = [0; 0x40];
+    expected[24] = u8::try_from((piece / 512).ilog2()).unwrap();
+    expected[26..28].copy_from_slice(&u16::try_from(piece / 512).unwrap().to_le_bytes());
     expected[..24].copy_from_slice(&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 126, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
     expected[36..60].copy_from_slice(&[0, 0, 2, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
     for width in [1, 2, 4, 8] {

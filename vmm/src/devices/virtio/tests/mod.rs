@@ -8,6 +8,7 @@
 
 mod block;
 mod driver;
+mod flight;
 mod hang;
 mod mmio;
 mod net;

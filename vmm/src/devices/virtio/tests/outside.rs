@@ -232,8 +232,8 @@ fn a_ring_is_in_one_piece_of_memory() {
     {
         let (device, seen, _fault) = served();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
-        let (transport, worker) = VirtioMmio::new(device, memory.clone(), irq.try_clone().unwrap()).unwrap();
-        let mut driver = Driver::with(transport, worker, memory.clone(), irq);
+        let (transport, workers) = VirtioMmio::new(device, &memory, irq.try_clone().unwrap()).unwrap();
+        let mut driver = Driver::with(transport, workers, memory.clone(), irq);
         for status in [0, 1, 3] {
             driver.set(0x70, status);
         }

@@ -52,14 +52,14 @@ impl Interrupt for Line {
         self.raise(VIRTIO_MMIO_INT_VRING);
     }
 
-    fn changed(&self) {
+    fn config_changed(&self) {
         self.raise(VIRTIO_MMIO_INT_CONFIG);
     }
 
     /// A configuration change tells of it.
     fn needs_reset(&self) {
         self.needs_reset.store(true, Ordering::SeqCst);
-        self.changed();
+        self.config_changed();
     }
 
     fn clear(&self) {

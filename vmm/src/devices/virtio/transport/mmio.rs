@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use virtio_bindings::virtio_config::{
@@ -23,9 +24,9 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::line::Line;
 use crate::devices::bus::{BusDevice, GuestRequest};
-use crate::devices::virtio::config_space::ConfigSpace;
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
+use crate::devices::virtio::space::Space;
 use crate::devices::virtio::{VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
 
@@ -44,11 +45,12 @@ const TRANSPORT_FEATURES: u64 =
 
 /// The registers of one virtio device; the vCPU threads' side of it.
 pub struct VirtioMmio {
-    driven: Arc<Queues>,
+    /// One for each lane of the device.
+    driven: Vec<Arc<Queues>>,
     line: Arc<Line>,
     notify: Arc<[EventFd]>,
     device_type: u32,
-    config: Arc<ConfigSpace>,
+    space: Arc<Space>,
     offered: u64,
     accepted: u64,
     device_features_select: u32,
@@ -59,7 +61,7 @@ pub struct VirtioMmio {
     outside: bool,
     /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
-    /// The driver has reset the device while a request was in progress: until that one is over, the status reads as before and
+    /// The driver has reset the device while requests were in flight: until the last one is over, the status reads as before and
     /// nothing can be written (virtio 1.2, section 2.4).
     resetting: bool,
 }
@@ -77,20 +79,20 @@ impl fmt::Debug for VirtioMmio {
 impl VirtioMmio {
     /// Puts `device` on the transport. Its requests come from and go to `memory`; it interrupts by `irq`, as an edge.
     ///
-    /// Returns both sides: the registers, for the MMIO bus, and the worker, to be started.
+    /// Returns both sides: the registers, for the MMIO bus, and the workers, to be started, of which there is at least one.
     pub fn new(
         mut device: Box<dyn VirtioDevice>,
-        memory: GuestMemory,
+        memory: &GuestMemory,
         irq: EventFd,
-    ) -> io::Result<(Self, VirtioWorker)> {
+    ) -> io::Result<(Self, Vec<VirtioWorker>)> {
         let queues: Vec<_> = device.queue_sizes().iter().copied().map(QueueSetup::new).collect();
         let notify: io::Result<Arc<[EventFd]>> =
             queues.iter().map(|_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)).collect();
         let notify = notify?;
         let line = Arc::new(Line::new(irq));
-        let (device_type, config, features) = (device.device_type(), device.config(), device.features());
+        let (device_type, features) = (device.device_type(), device.features());
+        let space = Arc::new(Space::new(device.config()));
         let interrupt: Arc<dyn Interrupt> = line.clone();
-        let config = Arc::new(ConfigSpace::new(config, Arc::clone(&interrupt)));
         // The worker of a device that is served outside hears of the driver's resets and of nothing else.
         let (outside, heard) = match device.outside() {
             Some(outside) => {
@@ -101,14 +103,22 @@ impl VirtioMmio {
             None => (None, Arc::clone(&notify)),
         };
         let is_outside = outside.is_some();
-        let driven = Arc::new(Queues::new(memory, interrupt, outside));
-        let worker = VirtioWorker::new(device, Arc::clone(&driven), Arc::clone(&config), heard)?;
+        let others = device.lanes();
+        let lanes = others.len() + 1;
+        let (mut driven, mut workers) = (Vec::with_capacity(lanes), Vec::with_capacity(lanes));
+        for (lane, device) in [device].into_iter().chain(others).enumerate() {
+            let own = share(queues.len(), lanes, lane);
+            let outside = outside.as_ref().map(EventFd::try_clone).transpose()?;
+            let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt), outside));
+            workers.push(VirtioWorker::new(device, Arc::clone(&shared), Arc::clone(&heard), Arc::clone(&space))?);
+            driven.push(shared);
+        }
         let transport = Self {
             driven,
             line,
             notify,
             device_type,
-            config,
+            space,
             offered: features | TRANSPORT_FEATURES,
             accepted: 0,
             device_features_select: 0,
@@ -119,7 +129,7 @@ impl VirtioMmio {
             status: 0,
             resetting: false,
         };
-        Ok((transport, worker))
+        Ok((transport, workers))
     }
 
     /// By queue index, what to signal when the guest writes that index to [`QUEUE_NOTIFY`]: for KVM's ioeventfd. Without
@@ -141,7 +151,7 @@ impl VirtioMmio {
     /// (virtio 1.2, section 4.2.2.2).
     fn queue_is_in_use(&self) -> bool {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
-        self.queue().is_some_and(|queue| queue.ready) || !self.driven.is_stopped(index)
+        self.queue().is_some_and(|queue| queue.ready) || !self.driven.iter().all(|lane| lane.is_stopped(index))
     }
 
     fn read_register(&mut self, register: u32) -> u32 {
@@ -165,7 +175,7 @@ impl VirtioMmio {
             | VIRTIO_MMIO_SHM_LEN_HIGH
             | VIRTIO_MMIO_SHM_BASE_LOW
             | VIRTIO_MMIO_SHM_BASE_HIGH => NO_SHARED_MEMORY,
-            VIRTIO_MMIO_CONFIG_GENERATION => self.config.generation(),
+            VIRTIO_MMIO_CONFIG_GENERATION => self.space.generation(),
             _ => 0,
         }
     }
@@ -242,7 +252,7 @@ impl VirtioMmio {
         let index = usize::try_from(self.queue_select).unwrap_or(usize::MAX);
         if let Some(queue) = self.queues.get_mut(index) {
             queue.ready = false;
-            self.driven.stop(index);
+            self.driven.iter().for_each(|lane| lane.stop(index));
         }
     }
 
@@ -268,7 +278,7 @@ impl VirtioMmio {
             }
             self.status |= step;
             if step == VIRTIO_CONFIG_S_DRIVER_OK {
-                self.driven.activate(self.accepted, &self.queues);
+                self.driven.iter().for_each(|lane| lane.activate(self.accepted, &self.queues));
             }
         }
         self.status |= value & VIRTIO_CONFIG_S_FAILED;
@@ -282,7 +292,8 @@ impl VirtioMmio {
     /// Waits for no request: what is in progress comes to its end while the status says that the reset is not over. But Linux
     /// does not look on this transport, so a server outside, which never takes long, is waited for.
     fn reset(&mut self) {
-        self.driven.reset();
+        // What a lane says before it is reset, the reset of the last one clears.
+        self.driven.iter().for_each(|lane| lane.reset());
         self.accepted = 0;
         self.device_features_select = 0;
         self.driver_features_select = 0;
@@ -295,11 +306,18 @@ impl VirtioMmio {
     }
 
     fn finish_reset(&mut self) {
-        if self.resetting && self.driven.is_quiet() {
+        if self.resetting && self.driven.iter().all(|lane| lane.is_quiet()) {
             self.resetting = false;
             self.status = 0;
         }
     }
+}
+
+/// Which of `queues` are those of `lane`: as many as of any other of the `lanes`, and what is left over to the last one.
+fn share(queues: usize, lanes: usize, lane: usize) -> Range<usize> {
+    let each = queues / lanes.max(1);
+    let start = each * lane;
+    start..if lane + 1 == lanes { queues } else { start + each }
 }
 
 /// The low half of `value`.
@@ -324,7 +342,7 @@ fn register(offset: u64, width: usize) -> Option<u32> {
 impl BusDevice for VirtioMmio {
     fn read(&mut self, offset: u64, data: &mut [u8]) {
         if let Some(at) = offset.checked_sub(VIRTIO_MMIO_CONFIG.into()) {
-            self.config.read(at, data);
+            self.space.read(at, data);
             return;
         }
         match (register(offset, data.len()), <&mut [u8; 4]>::try_from(&mut *data)) {

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a disk is: its file, what the driver is told of it, and what holds for all of its requests.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::ioctl_blkpbszget;
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO,
+    VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES,
+};
+
+use super::direct::Alignment;
+use super::erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, ZEROES_SECTORS_MAX};
+use super::error::{BlockError, RequestError};
+use super::vectors::Direction;
+use super::{SECTOR_SIZE, low32};
+use crate::devices::virtio::ResizeError;
+use crate::devices::virtio::limit::Limiter;
+use crate::observe::devices::DiskCounters;
+
+/// Bytes of a serial number.
+pub(super) const ID_SIZE: usize = VIRTIO_BLK_ID_BYTES as usize;
+/// Most data segments of a request, however large the queue: with the length of each they bound its work.
+const SEGMENTS_MAX: u16 = 126;
+/// Longest data segment, in bytes.
+const SEGMENT_SIZE_MAX: u32 = 512 << 10;
+/// What a driver that keeps to both limits can ask for at once, in bytes.
+pub(super) const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
+/// Larger pieces than this are nothing that a driver should know of: 1 MiB.
+const PHYSICAL_SIZE_MAX: u32 = 1 << 20;
+
+/// What the owner of a disk says of it.
+#[derive(Debug)]
+pub struct Settings {
+    /// It is never written.
+    pub readonly: bool,
+    /// What its file wants, if nothing is to go by the host's page cache; it is open for that.
+    pub direct: Option<Alignment>,
+    /// What the guest does not need, or wants to be zero, needs no room in the file.
+    pub sparse: bool,
+    /// The serial number that the guest sees, cut to 20 bytes.
+    pub serial: String,
+    /// What it is called in messages.
+    pub name: String,
+    /// Descriptors in each queue, a power of two, at least 4.
+    pub queue_size: u16,
+    /// Queues, each with a thread of its own; at least 1.
+    pub num_queues: u16,
+    /// Several requests are done at once, if the host lets this process do that.
+    pub io_uring: bool,
+    /// What is kept open as long as the disk is there, and closed with it: the kernel is done with `io_uring` and its file later.
+    pub lock: Option<File>,
+    /// It does no more than this lets it,
+    pub limiter: Limiter,
+    /// and counts by these.
+    pub counters: Arc<DiskCounters>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            readonly: false,
+            direct: None,
+            sparse: true,
+            serial: String::new(),
+            name: String::new(),
+            queue_size: 128,
+            num_queues: 1,
+            io_uring: true,
+            lock: None,
+            limiter: Limiter::default(),
+            counters: Arc::default(),
+        }
+    }
+}
+
+/// A disk, whoever does its requests.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "its owner says each by itself")]
+pub(super) struct Disk {
+    pub(super) file: File,
+    _lock: Option<File>,
+    sectors: AtomicU64,
+    /// In bytes: what the file is read and written in without loss.
+    physical_size: u32,
+    /// It is a block device, whose size others set.
+    is_device: bool,
+    pub(super) readonly: bool,
+    pub(super) direct: Option<Alignment>,
+    pub(super) sparse: bool,
+    pub(super) id: [u8; ID_SIZE],
+    pub(super) name: String,
+    pub(super) queue_size: u16,
+    num_queues: u16,
+    pub(super) io_uring: bool,
+    pub(super) limiter: Mutex<Limiter>,
+    pub(super) counters: Arc<DiskCounters>,
+}
+
+impl Disk {
+    pub(super) fn new(mut file: File, settings: Settings) -> Result<Self, BlockError> {
+        // Seeking finds the size of block devices too.
+        let size = file.seek(SeekFrom::End(0)).map_err(BlockError::Size)?;
+        match (size, size % SECTOR_SIZE) {
+            (0, _) => return Err(BlockError::Empty),
+            (_, 0) => {}
+            _ => return Err(BlockError::Ragged(size)),
+        }
+        let Settings {
+            readonly,
+            direct,
+            sparse,
+            serial,
+            name,
+            queue_size,
+            num_queues,
+            io_uring,
+            lock,
+            limiter,
+            counters,
+        } = settings;
+        let mut id = [0; ID_SIZE];
+        for (to, from) in id.iter_mut().zip(serial.bytes()) {
+            *to = from;
+        }
+        let (physical_size, is_device) = kind(&file);
+        Ok(Self {
+            physical_size,
+            is_device,
+            file,
+            _lock: lock,
+            sectors: AtomicU64::new(size / SECTOR_SIZE),
+            readonly,
+            direct,
+            sparse,
+            id,
+            name,
+            queue_size,
+            num_queues,
+            io_uring,
+            limiter: Mutex::new(limiter),
+            counters,
+        })
+    }
+
+    pub(super) fn sectors(&self) -> u64 {
+        self.sectors.load(Ordering::Acquire)
+    }
+
+    /// It has `size` bytes from now on, and is never smaller. Its file gets more if it has not so many, and is never cut.
+    pub(super) fn resize(&self, size: u64) -> Result<(), ResizeError> {
+        let (least, multiple) = (self.sectors() * SECTOR_SIZE, self.block_size());
+        if !size.is_multiple_of(multiple.into()) {
+            return Err(ResizeError::Ragged { size, multiple });
+        }
+        if size < least {
+            return Err(ResizeError::Smaller { size, least });
+        }
+        let host = |source| ResizeError::Host { size, source };
+        let most = (&self.file).seek(SeekFrom::End(0)).map_err(host)?;
+        if size > most && (self.readonly || self.is_device) {
+            return Err(ResizeError::Fixed { size, most });
+        }
+        if size > most {
+            self.file.set_len(size).map_err(host)?;
+        }
+        self.sectors.store(size / SECTOR_SIZE, Ordering::Release);
+        Ok(())
+    }
+
+    /// What the driver is to take for a block, in bytes: whatever it asks for is whole ones.
+    fn block_size(&self) -> u32 {
+        self.direct.map_or(low32(SECTOR_SIZE), |alignment| alignment.offset)
+    }
+
+    /// Where in the file `sector` is, from which `bytes` are to be transferred.
+    pub(super) fn place(&self, sector: u64, bytes: u64) -> Result<u64, RequestError> {
+        let on_disk = sector.checked_add(bytes.div_ceil(SECTOR_SIZE)).is_some_and(|end| end <= self.sectors());
+        if !on_disk || bytes > TRANSFER_MAX {
+            return Err(RequestError::Range { sector, bytes });
+        }
+        // No overflow: the sector is on the disk, whose size in bytes is a u64.
+        let offset = sector * SECTOR_SIZE;
+        if (offset | bytes).is_multiple_of(self.block_size().into()) {
+            Ok(offset)
+        } else {
+            Err(RequestError::Malformed)
+        }
+    }
+
+    /// What was written is safe when this returns.
+    pub(super) fn flush(&self) -> Result<(), RequestError> {
+        if !self.readonly {
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// So many `bytes` of data were moved. How many of them were written to guest memory.
+    pub(super) fn count(&self, direction: Direction, bytes: u64) -> u32 {
+        match direction {
+            Direction::Read => {
+                self.counters.read(bytes);
+                // No more than a request may have.
+                u32::try_from(bytes).unwrap_or(0)
+            }
+            Direction::Write => {
+                self.counters.written(bytes);
+                0
+            }
+        }
+    }
+
+    pub(super) fn features(&self) -> u64 {
+        let always = [
+            VIRTIO_BLK_F_SIZE_MAX,
+            VIRTIO_BLK_F_SEG_MAX,
+            VIRTIO_BLK_F_BLK_SIZE,
+            VIRTIO_BLK_F_FLUSH,
+            VIRTIO_BLK_F_TOPOLOGY,
+        ];
+        let erases = [(VIRTIO_BLK_F_DISCARD, self.sparse), (VIRTIO_BLK_F_WRITE_ZEROES, true)];
+        let erases = erases.iter().filter(|(_, has)| *has && !self.readonly).map(|(bit, _)| bit);
+        let read_only = u64::from(self.readonly) << VIRTIO_BLK_F_RO;
+        let several = u64::from(self.num_queues > 1) << VIRTIO_BLK_F_MQ;
+        always.iter().chain(erases).fold(read_only | several, |features, bit| features | 1 << bit)
+    }
+
+    /// `struct virtio_blk_config`. Geometry and write back are not offered, nor is a best size.
+    pub(super) fn config(&self) -> Vec<u8> {
+        let (geometry, best, queues) = (0, 0, if self.num_queues > 1 { u32::from(self.num_queues) << 16 } else { 0 });
+        let block_size = self.block_size();
+        let blocks = (self.physical_size / block_size).max(1);
+        // A queue's entries are a header, data and a status byte.
+        let segments = SEGMENTS_MAX.min(self.queue_size.saturating_sub(2));
+        // Log2 of the blocks that the host has as one, which of them is the first, and the same number as the least that
+        // is well done at once.
+        let topology = blocks.ilog2() | blocks << 16;
+        let alignment = block_size / low32(SECTOR_SIZE);
+        let sizes = [SEGMENT_SIZE_MAX, segments.into(), geometry, block_size, topology, best];
+        // At the end: what is zero need not stay where it is; then padding.
+        let erases = [DISCARD_SECTORS_MAX, DISCARD_RANGES_MAX, alignment, ZEROES_SECTORS_MAX, 1, self.sparse.into()];
+        let mut config = self.sectors().to_le_bytes().to_vec();
+        config.extend(sizes.into_iter().chain([queues]).chain(erases).flat_map(u32::to_le_bytes));
+        config
+    }
+}
+
+/// A power of two, at least a sector, that divides what the file is best read and written in; and whether it is a block device.
+fn kind(file: &File) -> (u32, bool) {
+    let sector = low32(SECTOR_SIZE);
+    let Ok(metadata) = file.metadata() else { return (sector, false) };
+    let is_device = metadata.file_type().is_block_device();
+    let said = if is_device { ioctl_blkpbszget(file).ok() } else { u32::try_from(metadata.blksize()).ok() };
+    let said = said.filter(|size| size.is_power_of_two());
+    (said.map_or(sector, |size| size.clamp(sector, PHYSICAL_SIZE_MAX)), is_device)
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many transfers at once, by `io_uring`.
+//!
+//! No seccomp filter sees what is put into a ring, so the ring itself is restricted before it can be used, for good: it takes
+//! reads, writes and flushes of one file, the disk's, and nothing else from whoever has taken over the thread.
+#![expect(unsafe_code, reason = "what a ring is given names memory by its address")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::opcode::{Fsync, Readv, Writev};
+use io_uring::register::Restriction;
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fixed, FsyncFlags};
+use io_uring::{IoUring, cqueue};
+
+use super::vectors::{Direction, Vectors};
+
+/// The disk's place among the files of its ring.
+const FILE: Fixed = Fixed(0);
+
+/// What the kernel is to do.
+#[derive(Debug)]
+pub(super) enum Operation {
+    /// Move all these bytes from or to `offset`; then, if `flush`, as below.
+    Transfer { direction: Direction, offset: u64, vectors: Vectors, flush: bool },
+    /// Make safe what was written.
+    Flush,
+}
+
+/// Operations that are under way, each with what it is for.
+pub(super) struct Ring<T> {
+    uring: IoUring,
+    /// By the number that the kernel knows an operation by.
+    slots: Vec<Option<(Operation, T)>>,
+    free: Vec<usize>,
+    /// The kernel has not taken all that it was told of: it had no room.
+    stuck: bool,
+}
+
+impl<T> std::fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}
+
+impl<T> AsRawFd for Ring<T> {
+    /// It is readable when an operation is over.
+    fn as_raw_fd(&self) -> RawFd {
+        self.uring.as_raw_fd()
+    }
+}
+
+impl<T> Ring<T> {
+    /// One for `entries` operations on `file` at once. Fails where the host has no `io_uring`, or does not let this process have it.
+    pub(super) fn new(file: &File, entries: u16) -> io::Result<Self> {
+        let uring = IoUring::builder().setup_r_disabled().build(entries.into())?;
+        uring.submitter().register_files(&[file.as_raw_fd()])?;
+        uring.submitter().register_restrictions(&mut [
+            Restriction::sqe_op(Readv::CODE),
+            Restriction::sqe_op(Writev::CODE),
+            Restriction::sqe_op(Fsync::CODE),
+            Restriction::sqe_flags_required(Flags::FIXED_FILE.bits()),
+        ])?;
+        uring.submitter().register_enable_rings()?;
+        let slots = (0..entries).map(|_| None).collect();
+        Ok(Self { uring, slots, free: (0..entries.into()).collect(), stuck: false })
+    }
+
+    /// Operations that are under way.
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there is room for another operation.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether the kernel has no room for what there is already.
+    pub(super) const fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// Tells the kernel what is new. What it has no room for stays in the ring, for the next time.
+    fn submit(&mut self) {
+        if !self.uring.submission().is_empty() {
+            let _ = self.uring.submit();
+            self.stuck = !self.uring.submission().is_empty();
+        }
+    }
+
+    /// Puts `operation` into the ring, which has room. The kernel is told by [`over`](Self::over).
+    pub(super) fn start(&mut self, operation: Operation, purpose: T) {
+        let Some(number) = self.free.pop() else { return };
+        if let Some(slot) = self.slots.get_mut(number) {
+            *slot = Some((operation, purpose));
+        }
+        self.push(number);
+    }
+
+    fn push(&mut self, number: usize) {
+        let Some(Some((operation, _))) = self.slots.get(number) else { return };
+        let entry = operation.entry().user_data(number as u64);
+        // SAFETY: what the entry names is in the slot: guest memory that is mapped as long as the slot has it, and the list of its
+        // pieces. The slot is emptied when the kernel says that the operation is over, and at no other time.
+        let pushed = unsafe { self.uring.submission().push(&entry) };
+        // There is an entry for each slot, and a slot has one at a time.
+        debug_assert!(pushed.is_ok(), "a ring without room");
+    }
+
+    /// Tells the kernel what is new. An operation that is over by now, if there is one, and how.
+    pub(super) fn over(&mut self) -> Option<(T, io::Result<()>)> {
+        loop {
+            self.submit();
+            let done: cqueue::Entry = self.uring.completion().next()?;
+            let number = usize::try_from(done.user_data()).unwrap_or(usize::MAX);
+            let Some(slot) = self.slots.get_mut(number) else { continue };
+            let Some((operation, _)) = slot else { continue };
+            match operation.advance(done.result()) {
+                Ok(false) => self.push(number),
+                result => {
+                    let (_, purpose) = slot.take()?;
+                    self.free.push(number);
+                    return Some((purpose, result.map(drop)));
+                }
+            }
+        }
+    }
+
+    /// Waits until an operation is over, if one is under way; or for less, when a signal comes.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        match self.uring.submit_and_wait(1) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    /// The kernel does not forget what it has begun because the ring is closed: memory stays until it is over.
+    fn drop(&mut self) {
+        while self.in_flight() > 0 {
+            if self.over().is_none() && self.wait().is_err() {
+                self.slots.drain(..).for_each(std::mem::forget);
+                return;
+            }
+        }
+    }
+}
+
+impl Operation {
+    fn entry(&self) -> Entry {
+        match self {
+            Self::Transfer { direction, offset, vectors, .. } => {
+                let (pieces, count) = vectors.rest();
+                match direction {
+                    Direction::Read => Readv::new(FILE, pieces, count).offset(*offset).build(),
+                    Direction::Write => Writev::new(FILE, pieces, count).offset(*offset).build(),
+                }
+            }
+            Self::Flush => Fsync::new(FILE).flags(FsyncFlags::DATASYNC).build(),
+        }
+    }
+
+    /// The kernel has done a part of it, with this `result`. Whether that was the last one; if not, it is to be given the next.
+    fn advance(&mut self, result: i32) -> io::Result<bool> {
+        let count = match usize::try_from(result) {
+            Ok(count) => count,
+            Err(_) if result == -libc::EINTR => return Ok(false),
+            Err(_) => return Err(io::Error::from_raw_os_error(-result)),
+        };
+        let Self::Transfer { offset, vectors, flush, .. } = self else { return Ok(true) };
+        vectors.done(count)?;
+        *offset += count as u64;
+        if vectors.left() > 0 {
+            return Ok(false);
+        }
+        if *flush {
+            *self = Self::Flush;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io_uring::opcode::{OpenAt, Read, Socket};
+    use io_uring::types::Fd;
+    use std::io::Write;
+
+    use super::*;
+
+    fn ring(file: &File) -> Option<Ring<u8>> {
+        Ring::new(file, 4).map_err(|error| eprintln!("SKIPPED: no io_uring here: {error}")).ok()
+    }
+
+    /// What becomes of an entry that a thread which has been taken over puts into the ring.
+    fn smuggle(ring: &mut Ring<u8>, entry: &Entry) -> i32 {
+        // SAFETY: what it names outlives it, or it is not done.
+        unsafe { ring.uring.submission().push(entry) }.unwrap();
+        ring.uring.submit_and_wait(1).unwrap();
+        ring.uring.completion().next().unwrap().result()
+    }
+
+    #[test]
+    fn a_ring_takes_nothing_but_transfers_of_its_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 512]).unwrap();
+        let Some(mut ring) = ring(&file) else { return };
+        let path = c"/dev/null".as_ptr();
+        let mut byte = 0u8;
+        let other = File::open("/dev/zero").unwrap();
+        let foreign = Fd(other.as_raw_fd());
+        let piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        for (what, entry) in [
+            ("open", OpenAt::new(Fd(libc::AT_FDCWD), path).build()),
+            ("socket", Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build()),
+            ("read another file", Readv::new(foreign, &raw const piece, 1).build()),
+            ("read in another way", Read::new(FILE, &raw mut byte, 1).build()),
+        ] {
+            assert_eq!(smuggle(&mut ring, &entry), -libc::EACCES, "{what}");
+        }
+        assert_eq!(smuggle(&mut ring, &Readv::new(FILE, &raw const piece, 1).build()), 1);
+        assert_eq!(byte, 7);
+        // And that cannot be changed.
+        let again = ring.uring.submitter().register_files_update(0, &[other.as_raw_fd()]);
+        assert_eq!(again.unwrap_err().raw_os_error(), Some(libc::EACCES));
+    }
+}
