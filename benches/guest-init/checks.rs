@@ -108,6 +108,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),
+        "rebind" => net::rebind(),
         "vsock" => vsock::vsock(needed("OUT/IN")?),
         "rng" => devices::rng(),
         "identifiers" => identifiers::identifiers(),

@@ -58,6 +58,18 @@ pub(crate) fn net(argument: &str) -> Outcome {
     Ok((carried.iter().all(|bytes| *bytes == CARRIED), report))
 }
 
+/// Takes the interface from its driver, which resets the device, and gives it back.
+pub(crate) fn rebind() -> Outcome {
+    let interface = format!("/sys/class/net/{INTERFACE}");
+    let device = fs::canonicalize(format!("{interface}/device")).map_err(|error| format!("{interface}: {error}"))?;
+    let device = device.file_name().and_then(|name| name.to_str()).ok_or("a device without a name")?;
+    for action in ["unbind", "bind"] {
+        let path = format!("/sys/bus/virtio/drivers/virtio_net/{action}");
+        fs::write(&path, device).map_err(|error| format!("{path}: {device}: {error}"))?;
+    }
+    Ok((fs::exists(&interface).is_ok_and(|there| there), fields([("device", device.into())])))
+}
+
 fn statistic(name: &str) -> Result<u64, String> {
     let path = format!("/sys/class/net/{INTERFACE}/{name}");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
 
 /// A shell's words for all that follows: `put` and `get` fail with what they are answered, `until` waits for a command.
 /// Sockets are made where the host has a file system of its own.
-const WORDS: &str = r#"
+pub(crate) const WORDS: &str = r#"
 set -e
 cd "$(mktemp -d -p /run)"
 api() { curl --silent --show-error --fail-with-body --unix-socket socket -X "$@"; }

@@ -6,8 +6,10 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::{env, fs, thread};
 
+use flatboot_bench::guest;
 use libtest_mimic::{Completion, Failed, Trial};
 
+use super::api::WORDS;
 use super::lab::{Lab, require};
 
 /// Makes this test binary the guest's peer, and says at which port.
@@ -21,23 +23,50 @@ const GUEST: &str = "198.18.249.2";
 /// The longest frame without segmentation.
 const FRAME: u64 = 1514;
 
-pub(crate) fn trials() -> [Trial; 1] {
-    [Trial::ignorable_test("net::both_ways_over_a_tap", || {
-        let lab = Lab::get()?;
-        match missing(lab)? {
-            Some(reason) => Ok(Completion::ignored_with(reason)),
-            None => both_ways(lab).map(|()| Completion::Completed),
-        }
-    })]
+/// Who moves the frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mover {
+    Thread,
+    Kernel,
+}
+
+impl Mover {
+    fn vhost(self) -> &'static str {
+        if self == Self::Kernel { "on" } else { "off" }
+    }
+}
+
+type Body = fn(&Lab, Mover) -> Result<(), Failed>;
+
+pub(crate) fn trials() -> [Trial; 4] {
+    [
+        ("net::both_ways_over_a_tap", Mover::Thread, both_ways as Body),
+        ("net::both_ways_by_vhost", Mover::Kernel, both_ways),
+        ("net::pauses", Mover::Thread, pauses),
+        ("net::pauses_of_vhost", Mover::Kernel, pauses),
+    ]
+    .map(|(name, mover, body)| {
+        Trial::ignorable_test(name, move || {
+            let lab = Lab::get()?;
+            match missing(lab, mover)? {
+                Some(reason) => Ok(Completion::ignored_with(reason)),
+                None => body(lab, mover).map(|()| Completion::Completed),
+            }
+        })
+    })
 }
 
 /// What this kernel or this host lacks, if anything.
-fn missing(lab: &Lab) -> Result<Option<String>, Failed> {
+fn missing(lab: &Lab, mover: Mover) -> Result<Option<String>, Failed> {
     if !lab.kernel_has("CONFIG_VIRTIO_NET")? {
         return Ok(Some("the guest kernel has no VIRTIO_NET".to_owned()));
     }
     let may = lab.shell("[ $(id -u) = 0 ] && [ -c /dev/net/tun ]")?.code == 0;
-    Ok((!may).then(|| "taps are made by root, with /dev/net/tun".to_owned()))
+    if !may {
+        return Ok(Some("taps are made by root, with /dev/net/tun".to_owned()));
+    }
+    let vhost = mover == Mover::Thread || lab.shell("[ -c /dev/vhost-net ]")?.code == 0;
+    Ok((!vhost).then(|| "there is no /dev/vhost-net".to_owned()))
 }
 
 /// Answers whoever asks, for ever.
@@ -63,23 +92,34 @@ pub(crate) fn echo(port: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Much and little, with checksums and segmentation left to whoever is better at it; and the tap is gone when the guest is.
-fn both_ways(lab: &Lab) -> Result<(), Failed> {
-    let with_peer = lab.path("flatboot-with-peer");
+/// Much and little, with checksums and segmentation left to whoever is better at it; once more with another driver, when the first
+/// has left the device in the midst of its work; and the tap is gone when the guest is.
+fn both_ways(lab: &Lab, mover: Mover) -> Result<(), Failed> {
+    let (with_peer, seen) = (lab.path("flatboot-with-peer"), lab.path("vhost-seen"));
+    let _ = fs::remove_file(&seen);
     let (peer, flatboot) = (env::current_exe()?, &lab.flatboot);
+    // The kernel's thread is one of the process that it works for, since Linux 6.4.
     let script = format!(
-        "#!/bin/sh\n{ROLE}={PORT} '{}' & peer=$!\ntrap 'kill $peer' EXIT\n'{}' \"$@\"\n",
+        "#!/bin/sh\n{ROLE}={PORT} '{}' & peer=$!\n\
+         (until cat /proc/[0-9]*/task/*/comm 2>/dev/null | grep -q ^vhost-; do sleep 0.2; done; : >'{}') & looks=$!\n\
+         trap 'kill $peer $looks 2>/dev/null' EXIT\n'{}' \"$@\"\n",
         peer.display(),
+        seen.display(),
         flatboot.display()
     );
     fs::write(&with_peer, script)?;
     fs::set_permissions(&with_peer, fs::Permissions::from_mode(0o755))?;
-    let guest = lab.guest().options(["--net".to_owned(), format!("tap={TAP},ip={HOST},mac=52:54:00:12:34:56")]);
-    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},nodmesg=TXQ,calm"));
+    let vhost = mover.vhost();
+    let net = format!("tap={TAP},ip={HOST},mac=52:54:00:12:34:56,vhost={vhost}");
+    let guest = lab.guest().options(["--net".to_owned(), net]);
+    let guest = guest.checks(&format!("net={GUEST}/{HOST}:{PORT},nodmesg=TXQ,rebind,net={GUEST}/{HOST}:{PORT},calm"));
     let ended = lab.with_session(|session| guest.run(session, &with_peer))?;
     if !ended.passed() {
         return Err(lab.describe(&guest, &ended));
     }
+    require(seen.exists() == (mover == Mover::Kernel), || {
+        format!("vhost={vhost}: the kernel's thread is there, or not")
+    })?;
     let report = ended.report("net").ok_or("no report")?;
     let mean = |way: &str| report[way].as_u64().unwrap_or(0);
     require(mean("rx_mean") > FRAME && mean("tx_mean") > FRAME, || format!("no offloads: {report}"))?;
@@ -91,4 +131,43 @@ fn both_ways(lab: &Lab) -> Result<(), Failed> {
     require(lost.len() == 5 && few, || format!("packets are lost: {report}"))?;
     let left = lab.shell("ls /sys/class/net")?.stdout_text();
     require(!left.contains(TAP), || format!("the tap is there: {left}"))
+}
+
+/// A server's guest is paused again and again while it sends and receives. As long as it is, no frame moves; and none of what it
+/// says or is told is wrong.
+fn pauses(lab: &Lab, mover: Mover) -> Result<(), Failed> {
+    // As fast as a host may be: there is something to pause.
+    let net = format!("net={GUEST}/{HOST}:{PORT}");
+    let checks = format!("{net},rebind,{net},rebind,{net},rebind,{net},calm");
+    let script = format!(
+        r#"{WORDS}
+ip tuntap add dev {TAP} mode tap; ip address add {HOST}/24 dev {TAP}; ip link set {TAP} up
+{ROLE}={PORT} '{peer}' & peer=$!
+trap 'kill $peer; ip link delete {TAP}' EXIT
+'{flatboot}' run --api-socket socket --kernel '{kernel}' --initramfs '{initramfs}' --memory size=512M \
+    --serial file=console --net tap={TAP},mac=52:54:00:12:34:56,vhost={vhost} \
+    --cmdline 'quiet flatboot.check={checks} flatboot.end=poweroff' & pid=$!
+moved() {{ cat /sys/class/net/{TAP}/statistics/[rt]x_packets | tr '\n' ' '; }}
+until_it answers
+until_it eval '[ "$(cat /sys/class/net/{TAP}/statistics/rx_packets)" -gt 20 ]'
+n=0
+while put vm.pause 2>/dev/null; do
+    before=$(moved); sleep 0.1; after=$(moved)
+    [ "$before" = "$after" ] || {{ echo "paused at $before, $after" >&2; exit 98; }}
+    put vm.resume; sleep 0.05; n=$((n+1))
+done
+wait $pid; cat console; echo $n"#,
+        peer = env::current_exe()?.display(),
+        flatboot = lab.flatboot.display(),
+        kernel = lab.kernel.join("vmlinux").display(),
+        initramfs = lab.initramfs.display(),
+        vhost = mover.vhost(),
+    );
+    let outcome = lab.shell(&script)?;
+    let said = outcome.stdout_text();
+    let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
+    let passed: Vec<_> = guest::reports(&said).into_iter().filter(|report| report["ok"] == true).collect();
+    let count = |name: &str| passed.iter().filter(|report| report["check"] == name).count();
+    let pauses: u32 = said.lines().next_back().unwrap_or_default().parse()?;
+    require(outcome.code == 0 && count("net") == 4 && count("calm") == 1 && pauses > 1, seen)
 }

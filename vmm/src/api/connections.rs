@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::LAST;
 use super::answer::Sent;
 use super::service::Service;
+use super::stream::Stream;
 use crate::vmm::Caller;
 
 /// Most connections at once. One more, and the one that has been there longest and asks nothing is closed.
@@ -92,8 +93,10 @@ fn make_room(connections: &mut VecDeque<Connection>) {
 
 fn spawn(stream: UnixStream, caller: Caller, closed: watch::Receiver<()>) -> Connection {
     let busy = Arc::default();
-    let service = Service::new(caller, Arc::clone(&busy));
-    Connection { task: tokio::spawn(converse(TokioIo::new(stream), service, closed)), busy }
+    let arrived = Arc::default();
+    let service = Service::new(caller, Arc::clone(&busy), Arc::clone(&arrived));
+    let stream = TokioIo::new(Stream::new(stream, arrived));
+    Connection { task: tokio::spawn(converse(stream, service, closed)), busy }
 }
 
 /// Answers one request after another. When `closed` ends, the present one is the last.

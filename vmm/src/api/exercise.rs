@@ -72,7 +72,7 @@ fn request(piece: &[u8]) -> Vec<u8> {
 /// All that a server answers to `sent`.
 fn talk(sent: &[u8]) -> Vec<u8> {
     let mut owner = Vmm::new(Restart::Here, Events::default(), Jail::none());
-    let service = Checked(Service::new(owner.caller(), Arc::default()));
+    let service = Checked(Service::new(owner.caller(), Arc::default(), Arc::default()));
     let mut stream = Stream { unread: sent, answers: Vec::new() };
     // It is never closed from this end: the client hangs up.
     let (_closing, closed) = watch::channel(());

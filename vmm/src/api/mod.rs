@@ -11,6 +11,7 @@ pub mod exercise;
 mod route;
 mod service;
 mod socket;
+mod stream;
 mod words;
 
 use std::io;

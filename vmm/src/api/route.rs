@@ -7,6 +7,7 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::answer::Refusal;
+use super::stream::{DESCRIPTORS_MAX, Handed};
 use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
 use crate::vmm::Call;
 
@@ -101,15 +102,15 @@ impl Route {
     }
 
     /// What is to be asked of the owner of the VM, by a request that came at `asked`. `body` is looked at if there is to be
-    /// one.
-    pub(super) fn call(self, asked: Instant, body: &[u8]) -> Result<Option<Call>, Refusal> {
+    /// one; so is what was `handed` over with it.
+    pub(super) fn call(self, asked: Instant, body: &[u8], handed: Handed) -> Result<Option<Call>, Refusal> {
         Ok(Some(match self {
             Self::Ping => return Ok(None),
             Self::Plain(call) => call(),
             Self::Boot => Call::Boot(asked),
             Self::Create => Call::Create(Box::new(VmConfig::from_client(body).map_err(Refusal::body("vm.create"))?)),
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
-            Self::AddNet => Call::AddNet(NetOption::from_client(body).map_err(Refusal::body("vm.add-net"))?),
+            Self::AddNet => Call::AddNet(net(body, handed).map_err(Refusal::body("vm.add-net"))?),
             Self::AddVsock => Call::AddVsock(VsockOption::from_client(body).map_err(Refusal::body("vm.add-vsock"))?),
             Self::Resize => {
                 let parsed = serde_json::from_slice(body).map_err(|error| error.to_string());
@@ -126,4 +127,13 @@ impl Route {
             }
         }))
     }
+}
+
+fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
+    if handed.more {
+        return Err(format!(
+            "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one, of a tap or a socket"
+        ));
+    }
+    NetOption::from_client(body)?.handed(handed.descriptors)
 }

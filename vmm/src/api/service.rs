@@ -4,8 +4,8 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -16,6 +16,8 @@ use tokio::time::timeout;
 
 use super::answer::{Refusal, Sent, of_owner, ping};
 use super::route::Route;
+use super::stream::Arrived;
+use crate::devices::bus::lock;
 use crate::vmm::{Call, Caller, VmmError};
 
 /// Longer is no configuration.
@@ -28,14 +30,15 @@ const BODY_WAIT: u64 = 30;
 pub(super) struct Service {
     caller: Caller,
     busy: Arc<AtomicUsize>,
+    arrived: Arc<Mutex<Arrived>>,
 }
 
 /// Counts a request as long as it is not answered.
 struct Busy(Arc<AtomicUsize>);
 
 impl Service {
-    pub(super) fn new(caller: Caller, busy: Arc<AtomicUsize>) -> Self {
-        Self { caller, busy }
+    pub(super) fn new(caller: Caller, busy: Arc<AtomicUsize>, arrived: Arc<Mutex<Arrived>>) -> Self {
+        Self { caller, busy, arrived }
     }
 }
 
@@ -47,18 +50,25 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         // Its head is there: whatever it waits for from now on is ours.
         let asked = Instant::now();
-        let (caller, busy) = (self.caller.clone(), Busy::new(&self.busy));
+        let (caller, busy, arrived) = (self.caller.clone(), Busy::new(&self.busy), Arc::clone(&self.arrived));
         Box::pin(async move {
             let _busy = busy;
-            Ok(serve(&caller, asked, request).await.unwrap_or_else(Refusal::sent))
+            Ok(serve(&caller, asked, request, &arrived).await.unwrap_or_else(Refusal::sent))
         })
     }
 }
 
-async fn serve(caller: &Caller, asked: Instant, request: Request<Incoming>) -> Result<Sent, Refusal> {
-    let route = Route::of(request.method(), request.uri().path())?;
-    let body = body(request.into_body()).await?;
-    let Some(call) = route.call(asked, &body)? else { return Ok(ping()) };
+async fn serve(
+    caller: &Caller,
+    asked: Instant,
+    request: Request<Incoming>,
+    arrived: &Mutex<Arrived>,
+) -> Result<Sent, Refusal> {
+    let route = Route::of(request.method(), request.uri().path());
+    let body = body(request.into_body()).await;
+    // All of the request is there. What nobody wants of it is closed, whatever else is wrong.
+    let handed = lock(arrived).take();
+    let Some(call) = route?.call(asked, &body?, handed)? else { return Ok(ping()) };
     Ok(ask(caller, call).await)
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{ConsoleConfig, FileError, MachineConfig, OutputFile, RateConfig, SerialConfig};
+use crate::config::{ConsoleConfig, FileError, MachineConfig, NetEnd, OutputFile, RateConfig, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
@@ -27,6 +27,7 @@ use crate::devices::serial::{Feeding, SerialPort};
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::console::{self, Terminal, socket::Socket};
 use crate::devices::virtio::limit::{BothWays, Limiter};
+use crate::devices::virtio::net::Vhost;
 use crate::devices::virtio::{
     Balloon, BalloonControl, Block, BlockError, Net, Resizer, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock, mmio,
 };
@@ -182,7 +183,7 @@ pub(super) fn build(
     }
     let mut workers = Vec::new();
     let disks = config.disks.len();
-    let Virtio { devices, mut counters, sockets, pty, balloon } = virtio_devices(config)?;
+    let Virtio { devices, mut counters, sockets, pty, balloon } = virtio_devices(config, memory)?;
     let names: Vec<_> = counters.iter().take(disks).map(|(id, _)| id.clone()).collect();
     let mut disks = Vec::new();
     counters.push(("_serial".to_owned(), of_serial));
@@ -303,7 +304,7 @@ fn both_ways(limits: Option<RateConfig>) -> BothWays {
 
 /// The virtio devices in slot order: disks first, then network interfaces, so that their names do not depend on what else there
 /// is; then what there is one of.
-fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
+fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<Virtio, MachineError> {
     let Virtio { mut devices, mut counters, mut sockets, mut pty, mut balloon } = Virtio::default();
     for (index, disk) in config.disks.drain(..).enumerate() {
         let path = disk.path().display().to_string();
@@ -330,9 +331,17 @@ fn virtio_devices(config: &mut MachineConfig) -> Result<Virtio, MachineError> {
     }
     for (index, net) in config.nets.drain(..).enumerate() {
         let id = net.id.clone().unwrap_or_else(|| format!("_net{index}"));
-        let device = Net::new(net.link, net.name, net.interface, both_ways(net.limits));
-        counters.push((id, device.counters()));
-        devices.push(Box::new(device));
+        match net.end {
+            NetEnd::Thread(link) => {
+                let device = Net::new(link, net.name, net.interface, both_ways(net.limits));
+                counters.push((id, device.counters()));
+                devices.push(Box::new(device));
+            }
+            // The tap itself counts what the kernel does.
+            NetEnd::Kernel(tap) => {
+                devices.push(Box::new(Vhost::new(tap, net.interface, memory).map_err(host("vhost-net"))?));
+            }
+        }
     }
     if let Some(vsock) = config.vsock.take() {
         let (bound, listener) = vsock.listener;

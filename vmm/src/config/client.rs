@@ -89,15 +89,26 @@ const DISK: Section = Section {
     foreign: &[("lock_granularity", anything)],
 };
 const NET: Section = Section {
-    own: &["tap", "fds", "passt", "forward", "ip", "mask", "mac", "mtu", "id", "rate_limiter_config"],
+    own: &[
+        "tap",
+        "fds",
+        "passt",
+        "forward",
+        "ip",
+        "mask",
+        "mac",
+        "mtu",
+        "queue_size",
+        "offload_tso",
+        "offload_ufo",
+        "offload_csum",
+        "vhost",
+        "id",
+        "rate_limiter_config",
+    ],
     foreign: &[
         // One in each direction is what there is.
         ("num_queues", |value| value.as_u64().is_some_and(|queues| queues <= 2)),
-        ("queue_size", anything),
-        // The guest may do without them.
-        ("offload_tso", anything),
-        ("offload_ufo", anything),
-        ("offload_csum", anything),
         ("vhost_mode", |value| value == "Client"),
     ],
 };

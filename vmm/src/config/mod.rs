@@ -49,7 +49,7 @@ pub use field::FieldError;
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
 pub use memory::MemoryConfig;
-pub use net::{NetConfig, NetError, NetOption};
+pub use net::{NetConfig, NetEnd, NetError, NetOption};
 pub use numa::NumaOption;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;

@@ -4,6 +4,9 @@
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +16,8 @@ use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
 use crate::devices::virtio::net::passt::{self, Forward};
 use crate::devices::virtio::net::stream::Stream;
-use crate::devices::virtio::net::tap::Tap;
-use crate::devices::virtio::net::{Interface, Link, Mac};
+use crate::devices::virtio::net::tap::{Offloads, Tap};
+use crate::devices::virtio::net::{Interface, Link, Mac, vhost};
 use crate::{inherited, keeper, sandbox};
 
 pub(super) const OPTION: &str = "--net";
@@ -25,9 +28,29 @@ const NAME_MAX: usize = 15;
 const MTU_MIN: u16 = 1280;
 /// Ethernet's length, less a header, in whole words: what passt takes.
 const MTU_MAX_PASST: u16 = 65520;
+/// What Linux needs for the parts of one packet, and what the host's kernel takes of one.
+const QUEUE_SIZES: RangeInclusive<u16> = 32..=1024;
+const QUEUE_SIZE: u16 = 256;
 /// The first descriptor that is none of input, output and errors.
 const FD_MIN: i32 = 3;
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
+
+/// Keys of `--net`, but for those of rates.
+const KEYS: [&str; 13] = [
+    "tap",
+    "fd",
+    "forward",
+    "ip",
+    "mask",
+    "mac",
+    "mtu",
+    "queue_size",
+    "offload_tso",
+    "offload_ufo",
+    "offload_csum",
+    "vhost",
+    "id",
+];
 
 /// What is written in the place of a pair: the network is the program of that name.
 const PASST: &str = "passt";
@@ -44,6 +67,9 @@ pub struct NetOption {
     /// A tap, or a socket to a program, that this process was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fds: Option<[i32; 1]>,
+    /// What keeps that open, if it came with a request.
+    #[serde(skip)]
+    kept: Option<Kept>,
     /// A program is its network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     passt: bool,
@@ -60,12 +86,37 @@ pub struct NetOption {
     pub(super) mac: Option<Mac>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtu: Option<u16>,
+    /// Of each queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue_size: Option<u16>,
+    /// What guest and host leave to each other; all that the other end has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offload_tso: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offload_ufo: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offload_csum: Option<bool>,
+    /// Whether the host's kernel moves the frames of a tap; it does where it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    vhost: Option<bool>,
     /// What it is called by whoever asks for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     #[serde(default, deserialize_with = "RateConfig::of_field", skip_serializing_if = "Option::is_none")]
     rate_limiter_config: Option<RateConfig>,
 }
+
+/// A descriptor of this process, as long as anybody has this.
+#[derive(Debug, Clone)]
+struct Kept(Arc<OwnedFd>);
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_raw_fd() == other.0.as_raw_fd()
+    }
+}
+
+impl Eq for Kept {}
 
 /// A network interface whose other end is open and switched on.
 #[derive(Debug)]
@@ -79,7 +130,16 @@ pub struct NetConfig {
     /// What its other end is called on the host.
     pub name: String,
     /// That end.
-    pub link: Box<dyn Link>,
+    pub end: NetEnd,
+}
+
+/// The host's end of an interface, and who moves its frames.
+#[derive(Debug)]
+pub enum NetEnd {
+    /// The device's own thread.
+    Thread(Box<dyn Link>),
+    /// The host's kernel.
+    Kernel(Tap),
 }
 
 /// Why an interface's other end cannot be used.
@@ -120,24 +180,47 @@ impl NetOption {
             Some(rest) if rest.starts_with(',') => (true, rest.get(1..)),
             _ => (false, Some(text)),
         };
-        let keys = [["tap", "fd", "forward", "ip", "mask", "mac", "mtu", "id"].as_slice(), &rate::KEYS].concat();
+        let keys = [&KEYS, rate::KEYS.as_slice()].concat();
         let options = text.map_or_else(|| Ok(Options::none(OPTION)), |text| Options::parse(OPTION, text, &keys))?;
         let forward = |text: &str| text.split(AND).map(str::parse).collect::<Result<_, _>>();
         let address = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| "must be an IPv4 address as in 192.168.249.1");
         let net = Self {
             tap: options.get("tap").map(str::to_owned),
             fds: options.value("fd", descriptor)?.map(|number| [number]),
+            kept: None,
             passt,
             forward: options.value("forward", forward)?.unwrap_or_default(),
             ip: options.value("ip", address)?,
             mask: options.value("mask", address)?,
             mac: options.value("mac", str::parse)?,
-            mtu: options.value("mtu", mtu)?,
+            mtu: options.value("mtu", |text| number(text).ok_or(MTU))?,
+            queue_size: options.value("queue_size", |text| number(text).ok_or(QUEUE_SIZE_MUST))?,
+            offload_tso: options.choice("offload_tso")?,
+            offload_ufo: options.choice("offload_ufo")?,
+            offload_csum: options.choice("offload_csum")?,
+            vhost: options.choice("vhost")?,
             id: options.get("id").map(str::to_owned),
             rate_limiter_config: RateConfig::parse(&options)?,
         };
         net.check_fields().map_err(|error| options.wrong_field(&error))?;
         Ok(net)
+    }
+
+    /// The same with what was handed over beside it, which takes the place of `fd`.
+    pub(crate) fn handed(mut self, mut descriptors: Vec<OwnedFd>) -> Result<Self, String> {
+        const ALONE: &str = "must be absent with a descriptor that comes with the request";
+        let count = descriptors.len();
+        let Some(descriptor) = descriptors.pop() else { return Ok(self) };
+        if count > 1 {
+            return Err(format!("{count} descriptors came with the request: must be one, of a tap or a socket"));
+        }
+        if let Some([number]) = self.fds {
+            return Err(format!("fds=[{number}]: {ALONE}"));
+        }
+        self.fds = Some([descriptor.as_raw_fd()]);
+        self.kept = Some(Kept(Arc::new(descriptor)));
+        self.check()?;
+        Ok(self)
     }
 
     /// What is wrong with one of a JSON file, as the path of a field and what would be right.
@@ -159,6 +242,7 @@ impl NetOption {
             }
         }
         self.check_end()?;
+        self.check_queues()?;
         match (self.ip, self.mask) {
             (None, Some(mask)) => Err(FieldError::new("mask", &mask, "must be with ip")),
             (_, Some(mask)) if u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() != 32 => {
@@ -193,6 +277,36 @@ impl NetOption {
         }
     }
 
+    /// Its queues, and what goes through them.
+    fn check_queues(&self) -> Result<(), FieldError> {
+        if let Some(size) = self.queue_size
+            && !(QUEUE_SIZES.contains(&size) && size.is_power_of_two())
+        {
+            return Err(FieldError::new("queue_size", &size, QUEUE_SIZE_MUST));
+        }
+        for (field, wanted) in [("offload_tso", self.offload_tso), ("offload_ufo", self.offload_ufo)] {
+            if wanted == Some(true) && self.offload_csum == Some(false) {
+                return Err(FieldError::new(field, &true, "must be with offload_csum, which it builds on"));
+            }
+        }
+        if self.vhost == Some(true) && (self.passt || self.rate_limiter_config.is_some()) {
+            let must = if self.passt { "must not be with passt, which is no tap" } else { VHOST_MUST };
+            return Err(FieldError::new("vhost", &true, must));
+        }
+        let wanted =
+            [("offload_tso", self.offload_tso), ("offload_ufo", self.offload_ufo), ("offload_csum", self.offload_csum)];
+        match wanted.into_iter().find(|(_, wanted)| self.passt && *wanted == Some(true)) {
+            Some((field, _)) => Err(FieldError::new(field, &true, "must not be with passt, which has no offloads")),
+            None => Ok(()),
+        }
+    }
+
+    fn offloads(&self) -> Offloads {
+        let [streams, datagrams, checksums] =
+            [self.offload_tso, self.offload_ufo, self.offload_csum].map(|wanted| wanted.unwrap_or(true));
+        Offloads { checksums, streams, datagrams }
+    }
+
     fn text(&self, field: &str) -> String {
         let text = |address: Option<Ipv4Addr>| address.map(|address| address.to_string());
         let value = match field {
@@ -215,27 +329,46 @@ impl NetOption {
             (Some(name), None) => Place::Name(name.clone()),
             (None, None) => Place::New,
         };
-        let (name, link) = self.end(&place).map_err(|what| NetError { place, what })?;
-        let interface = Interface { mac: self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0)), mtu: self.mtu };
-        Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, link })
+        let (name, end) = self.end(&place).map_err(|what| NetError { place, what })?;
+        let mac = self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0));
+        let interface = Interface { mac, mtu: self.mtu, queue_size: self.queue_size.unwrap_or(QUEUE_SIZE) };
+        Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, end })
     }
 
     /// The other end, and what it is called.
-    fn end(&self, place: &Place) -> Result<(String, Box<dyn Link>), String> {
+    fn end(&self, place: &Place) -> Result<(String, NetEnd), String> {
+        let by_kernel = self.by_kernel()?;
         let tap = match place {
-            Place::Descriptor(number) => return inherit(*number),
+            Place::Descriptor(number) => match inherit(*number)? {
+                Inherited::Tap(tap) => tap,
+                Inherited::Stream(_) if self.vhost == Some(true) => {
+                    return Err("vhost=on: is a socket: must be a tap, or have no vhost".to_owned());
+                }
+                Inherited::Stream(stream) => return Ok((format!("fd={number}"), NetEnd::Thread(Box::new(stream)))),
+            },
             Place::Passt => {
                 if sandbox::owner_is_jailed() {
                     return Err(format!("{SERVER_STARTS}: must be fd of a socket to one that runs"));
                 }
                 let stream = passt::start(&self.forward, self.mtu, keeper::has_restarted())
                     .map_err(|error| error.to_string())?;
-                return Ok((PASST.to_owned(), Box::new(stream)));
+                return Ok((PASST.to_owned(), NetEnd::Thread(Box::new(stream))));
             }
             Place::Name(name) => self.tap(name)?,
             Place::New => self.tap("")?,
         };
-        Ok((tap.name().to_owned(), Box::new(tap)))
+        let (name, tap) = (tap.name().to_owned(), tap.offering(self.offloads()));
+        Ok((name, if by_kernel { NetEnd::Kernel(tap) } else { NetEnd::Thread(Box::new(tap)) }))
+    }
+
+    /// Whether the host's kernel moves the frames, if the other end is a tap.
+    fn by_kernel(&self) -> Result<bool, String> {
+        match (self.vhost, vhost::probe()) {
+            (Some(false), _) => Ok(false),
+            (Some(true), Err(error)) => Err(format!("vhost=on: {}", no_vhost(&error))),
+            (Some(true), Ok(())) => Ok(true),
+            (None, found) => Ok(found.is_ok() && self.rate_limiter_config.is_none()),
+        }
     }
 
     /// `tap`, to which nothing is to be done.
@@ -274,9 +407,11 @@ const SERVER_STARTS: &str = "a server starts no program";
 
 const MTU_PASST: &str = "must be at most 65520 with passt";
 const MTU: &str = "must be a number of bytes, 1280 to 65535";
+const VHOST_MUST: &str = "must not be with limits, which the host's kernel does not keep";
+const QUEUE_SIZE_MUST: &str = "must be a power of two, 32 to 1024";
 
-fn mtu(text: &str) -> Result<u16, &'static str> {
-    parse_number(text).and_then(|number| u16::try_from(number).ok()).ok_or(MTU)
+fn number(text: &str) -> Option<u16> {
+    parse_number(text).and_then(|number| u16::try_from(number).ok())
 }
 
 fn descriptor(text: &str) -> Result<i32, &'static str> {
@@ -284,20 +419,36 @@ fn descriptor(text: &str) -> Result<i32, &'static str> {
     number.filter(|number| *number >= FD_MIN).ok_or("must be the number of a descriptor, at least 3")
 }
 
-fn inherit(number: i32) -> Result<(String, Box<dyn Link>), String> {
-    let end = || -> io::Result<(String, Box<dyn Link>)> {
+/// What a descriptor can be.
+enum Inherited {
+    Tap(Tap),
+    Stream(Stream),
+}
+
+fn inherit(number: i32) -> Result<Inherited, String> {
+    let end = || -> io::Result<Inherited> {
         let descriptor = inherited::duplicate(number)?;
-        if Stream::is_one(&descriptor)? {
-            return Ok((format!("fd={number}"), Box::new(Stream::new(descriptor)?)));
-        }
-        let tap = Tap::inherited(descriptor.into())?;
-        Ok((tap.name().to_owned(), Box::new(tap)))
+        Ok(if Stream::is_one(&descriptor)? {
+            Inherited::Stream(Stream::new(descriptor)?)
+        } else {
+            Inherited::Tap(Tap::inherited(descriptor.into())?)
+        })
     };
     end().map_err(|error| format!("{error}: {INHERITED}"))
 }
 
 const INHERITED: &str = "must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected stream socket, that this process was \
                          started with";
+
+fn no_vhost(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "/dev/vhost-net is missing: load the vhost_net module".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "/dev/vhost-net: no permission: must be readable and writable for this user".to_owned()
+        }
+        _ => format!("/dev/vhost-net cannot be opened: {error}"),
+    }
+}
 
 fn cannot_be_opened(error: &io::Error) -> String {
     match error.kind() {
@@ -330,7 +481,11 @@ mod tests {
                 "passt,forward=2222:22+udp/0.0.0.0/53:53,mtu=1500",
                 r#"{"passt": true, "forward": ["2222:22", "udp/0.0.0.0/53:53"], "mtu": 1500}"#,
             ),
-            ("fd=7,mac=52:54:00:12:34:56", r#"{"fds": [7], "mac": "52:54:00:12:34:56"}"#),
+            (
+                "tap=vm0,queue_size=1024,offload_tso=off,offload_ufo=off,offload_csum=on",
+                r#"{"tap": "vm0", "queue_size": 1024, "offload_tso": false, "offload_ufo": false, "offload_csum": true}"#,
+            ),
+            ("fd=7,mac=52:54:00:12:34:56,vhost=on", r#"{"fds": [7], "mac": "52:54:00:12:34:56", "vhost": true}"#),
             (
                 "tap=vm0,ip=10.0.0.1,mask=255.255.0.0,mtu=9000,id=lan,ops_size=9,ops_refill_time=1",
                 r#"{"tap": "vm0", "ip": "10.0.0.1", "mask": "255.255.0.0", "mtu": 9000, "id": "lan",
@@ -347,6 +502,10 @@ mod tests {
         let text = include_str!("../../../docs/network.md");
         let mtu = format!("the longest packet of both ends, {MTU_MIN} to {}; {MTU_MAX_PASST} with passt", u16::MAX);
         assert!(text.contains(&mtu), "{mtu}");
+        let (least, most) = (QUEUE_SIZES.start(), QUEUE_SIZES.end());
+        let size = format!("room of each queue: a power of two, {least} to {most} | {QUEUE_SIZE} |");
+        assert!(text.contains(&size), "{size}");
+        assert_eq!(QUEUE_SIZE_MUST, format!("must be a power of two, {least} to {most}"));
     }
 
     #[test]
@@ -371,8 +530,8 @@ mod tests {
             ),
             (
                 "passt=on",
-                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, id, bw_size, \
-                 bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
+                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, queue_size, \
+                 offload_tso, offload_ufo, offload_csum, vhost, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
             ),
             ("tap=a,ip=1.2.3", "--net ip=1.2.3: must be an IPv4 address as in 192.168.249.1"),
             ("tap=a,mask=255.0.0.0", "--net mask=255.0.0.0: must be with ip"),
@@ -386,6 +545,20 @@ mod tests {
             ),
             ("tap=a,mtu=1279", "--net mtu=1279: must be a number of bytes, 1280 to 65535"),
             ("tap=a,mtu=65536", "--net mtu=65536: must be a number of bytes, 1280 to 65535"),
+            ("tap=a,queue_size=100", "--net queue_size=100: must be a power of two, 32 to 1024"),
+            ("tap=a,queue_size=16", "--net queue_size=16: must be a power of two, 32 to 1024"),
+            ("tap=a,queue_size=65536", "--net queue_size=65536: must be a power of two, 32 to 1024"),
+            ("tap=a,offload_tso=yes", "--net offload_tso=yes: must be on or off"),
+            (
+                "tap=a,offload_ufo=on,offload_csum=off",
+                "--net offload_ufo=on: must be with offload_csum, which it builds on",
+            ),
+            ("passt,vhost=on", "--net vhost=on: must not be with passt, which is no tap"),
+            (
+                "tap=a,vhost=on,ops_size=9,ops_refill_time=1",
+                "--net vhost=on: must not be with limits, which the host's kernel does not keep",
+            ),
+            ("passt,offload_csum=on", "--net offload_csum=on: must not be with passt, which has no offloads"),
             ("tap=a,bw_size=1", "--net bw_size=SIZE and bw_refill_time=MILLISECONDS: is missing: must be given"),
         ] {
             assert_eq!(parse(text), Err(expected.to_owned()), "{text}");

@@ -103,12 +103,16 @@ impl Options {
 
     /// The value of `key`, `on` or `off`.
     pub fn switch(&self, key: &'static str, default: bool) -> Result<bool, OptionError> {
-        let switch = self.value(key, |value| match value {
+        Ok(self.choice(key)?.unwrap_or(default))
+    }
+
+    /// The same where it makes a difference whether it is given.
+    pub fn choice(&self, key: &'static str) -> Result<Option<bool>, OptionError> {
+        self.value(key, |value| match value {
             "on" => Ok(true),
             "off" => Ok(false),
             _ => Err("must be on or off"),
-        })?;
-        Ok(switch.unwrap_or(default))
+        })
     }
 
     /// What is wrong with the value of a field, in the words of this option.

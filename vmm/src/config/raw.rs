@@ -153,6 +153,10 @@ pub struct RawConfig {
     ///
     /// ip=ADDRESS and mask=ADDRESS [255.255.255.0] are the host's end; mac=ADDRESS [random] is the guest's. mtu=BYTES is the
     /// longest packet that either sends. Rates are limited as those of disks, in each direction; id=NAME is for the control API.
+    ///
+    /// queue_size=N [256] is the room of each queue. offload_csum, offload_tso and offload_ufo=on|off say whether guest and host
+    /// leave out checksums, and pass each other TCP and UDP uncut [on, over a tap]. vhost=on|off: the host's kernel moves a tap's
+    /// frames [on where there is /dev/vhost-net, without limits].
     #[arg(long = "net", value_name = "passt|tap=NAME|fd=N[,KEY=VALUE]...", num_args = 1..)]
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub nets: Vec<String>,

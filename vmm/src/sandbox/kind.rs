@@ -21,6 +21,8 @@ pub enum Kind {
     Vsock,
     /// The same of a virtio console, which others of this host come to.
     Console,
+    /// The same of a network interface that the host's kernel serves.
+    Vhost,
     /// Takes what is typed to the serial port.
     SerialInput,
     /// Writes what comes from the serial port to a file.
@@ -41,7 +43,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
@@ -49,6 +51,7 @@ impl Kind {
         Self::Disk,
         Self::Vsock,
         Self::Console,
+        Self::Vhost,
         Self::SerialInput,
         Self::SerialOutput,
         Self::FwCfg,
@@ -70,6 +73,7 @@ impl fmt::Display for Kind {
             Self::Disk => "disk",
             Self::Vsock => "vsock",
             Self::Console => "console",
+            Self::Vhost => "vhost",
             Self::SerialInput => "serial-input",
             Self::SerialOutput => "serial-output",
             Self::FwCfg => "fw_cfg",

@@ -140,6 +140,7 @@ const START: &[Call] = &[
     Call(libc::SYS_ioctl, Masked(1, KVM_MASK, kvm(0))),
     // A new pseudo terminal.
     Call(libc::SYS_ioctl, OneOf(1, &[TIOCGPTN, TIOCSPTLCK])),
+    Call(libc::SYS_ioctl, Masked(1, KVM_MASK, VHOST_SET_OWNER & KVM_MASK)),
     // Sockets to networks that others have made: of which kind they are.
     Call(libc::SYS_getsockopt, Always),
     // Taps that are set up already.
@@ -178,6 +179,8 @@ const API: &[Call] = &[
     Call(libc::SYS_epoll_ctl, Always),
     Call(libc::SYS_read, Always),
     Call(libc::SYS_recvfrom, Always),
+    // The same with descriptors that a client hands over.
+    Call(libc::SYS_recvmsg, Always),
     Call(libc::SYS_shutdown, Always),
     // A connection that is taken is looked at: whether it waits.
     Call(libc::SYS_fcntl, OneOf(1, &[word(libc::F_GETFL), word(libc::F_SETFL)])),
@@ -228,6 +231,8 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
+    // Whether a tap that takes no frames is switched off.
+    Call(libc::SYS_ppoll, Always),
     // A socket to a network, when its device goes.
     Call(libc::SYS_shutdown, Always),
     Call(libc::SYS_fallocate, Always),
@@ -271,6 +276,27 @@ const CONSOLE: &[Call] = &[
     Call(libc::SYS_ppoll, Always),
 ];
 
+/// Hands queues over to the host's kernel and takes them back. What the kernel then does it does to this process's memory.
+const VHOST: &[Call] = &[
+    Call(libc::SYS_epoll_wait, Always),
+    Call(libc::SYS_epoll_pwait, Always),
+    Call(libc::SYS_read, Always),
+    Call(
+        libc::SYS_ioctl,
+        OneOf(
+            1,
+            &[
+                TUNSETOFFLOAD,
+                VHOST_SET_FEATURES,
+                VHOST_SET_VRING_NUM,
+                VHOST_SET_VRING_ADDR,
+                VHOST_SET_VRING_BASE,
+                VHOST_NET_SET_BACKEND,
+            ],
+        ),
+    ),
+];
+
 /// What a server's owner makes for those.
 const LISTENER: &[Call] = &[Call(libc::SYS_bind, Always), Call(libc::SYS_listen, Always)];
 
@@ -294,6 +320,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Disk => &[DEVICE, DISK],
         Kind::Vsock => &[DEVICE, VSOCK],
         Kind::Console => &[DEVICE, CONSOLE],
+        Kind::Vhost => &[VHOST],
         Kind::SerialInput => &[SERIAL_INPUT],
         Kind::FwCfg => &[FW_CFG],
         Kind::Signals => &[SIGNALS],
@@ -301,7 +328,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Api => &[API],
         // What is always allowed is in the lists above.
         Kind::Events | Kind::SerialOutput => &[],
-        Kind::Owner => &[START, RING, LISTENER, VMM, DEVICE, DISK, VSOCK, SERIAL_INPUT],
+        Kind::Owner => &[START, RING, LISTENER, VMM, DEVICE, DISK, VSOCK, VHOST, SERIAL_INPUT],
     };
     // clone3 is allowed here, since of two answers the kernel takes the sterner one.
     EVERY.iter().chain(own.iter().copied().flatten()).chain(absent(kind)).copied()
@@ -348,6 +375,15 @@ const TUNSETIFF: u32 = 0x4004_54ca;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;
 const TUNGETIFF: u32 = 0x8004_54d2;
 const TUNSETVNETHDRSZ: u32 = 0x4004_54d8;
+
+/// `_IO(VHOST_VIRTIO, 0x01)`, and of those that a thread makes, `_IOW` with a `u64`, `struct vhost_vring_state`, `vhost_vring_addr` and
+/// `vhost_vring_file`.
+const VHOST_SET_OWNER: u32 = 0xaf01;
+const VHOST_SET_FEATURES: u32 = 0x4008_af00;
+const VHOST_SET_VRING_NUM: u32 = 0x4008_af10;
+const VHOST_SET_VRING_ADDR: u32 = 0x4028_af11;
+const VHOST_SET_VRING_BASE: u32 = 0x4008_af12;
+const VHOST_NET_SET_BACKEND: u32 = 0x4008_af30;
 
 /// Where the number of a call has the letter of its device.
 const KVM_MASK: u32 = 0xff00;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
 mod clients;
+mod descriptors;
 mod life;
 mod process;
 mod requests;
@@ -30,7 +31,8 @@ const FLATBOOT: &str = env!("CARGO_BIN_EXE_flatboot");
 type Test = (&'static str, fn() -> Result<(), Failed>, Option<String>);
 
 fn main() -> ExitCode {
-    let tests = [requests::tests(), rude::tests(), process::tests(), clients::tests(), life::tests()];
+    let tests =
+        [requests::tests(), descriptors::tests(), rude::tests(), process::tests(), clients::tests(), life::tests()];
     let trials = tests.into_iter().flatten().map(|(name, body, missing)| {
         if let Some(why) = &missing {
             eprintln!("SKIPPED: {name}: {why}");

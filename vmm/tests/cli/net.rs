@@ -7,7 +7,10 @@ use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flatboot::devices::virtio::net::Link;
+use flatboot::devices::virtio::net::tap::Tap;
 use libtest_mimic::{Failed, Trial};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
 use crate::FLATBOOT;
 use crate::host::{Host, Needs};
@@ -30,6 +33,18 @@ pub(crate) fn rows() -> Vec<Row> {
         )
         .needs(Needs::Devices("true")),
         error(
+            "a host without vhost-net",
+            "run --net tap=flatboot,vhost=on",
+            "--net tap=flatboot: vhost=on: /dev/vhost-net is missing: load the vhost_net module",
+        )
+        .needs(Needs::Devices("true")),
+        error(
+            "a vhost-net for others",
+            "run --net tap=flatboot,vhost=on",
+            "--net tap=flatboot: vhost=on: /dev/vhost-net: no permission: must be readable and writable for this user",
+        )
+        .needs(Needs::NodesUnprivileged("mknod -m 600 /dev/vhost-net c 10 238")),
+        error(
             "an interface that is no tap",
             "run --net tap=lo",
             "--net tap=lo: is another kind of interface: must be a tap with one queue, or not exist",
@@ -39,12 +54,43 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 pub(crate) fn trials(host: &Host) -> Vec<Trial> {
-    [("a tap comes and goes with its VM", ""), ("the same with a keeper", "--restart-on-reset")]
-        .into_iter()
-        .map(|(name, options)| {
-            Trial::test(name, move || comes_and_goes(options)).with_ignored_flag(host.skips(name, Needs::Taps))
-        })
-        .collect()
+    let mut trials: Vec<_> =
+        [("a tap comes and goes with its VM", ""), ("the same with a keeper", "--restart-on-reset")]
+            .into_iter()
+            .map(|(name, options)| {
+                Trial::test(name, move || comes_and_goes(options)).with_ignored_flag(host.skips(name, Needs::Taps))
+            })
+            .collect();
+    let name = "a tap that is switched off is no network";
+    trials.push(Trial::test(name, is_switched_off).with_ignored_flag(host.skips(name, Needs::Taps)));
+    trials
+}
+
+/// It is found out by a frame that is lost, and that it is on again is heard.
+fn is_switched_off() -> Result<(), Failed> {
+    let name = format!("fb{}off", process::id());
+    let mut tap = Tap::open(&name)?;
+    tap.up()?;
+    let heard = Epoll::new()?;
+    let edge = EpollEvent::new(EventSet::OUT | EventSet::EDGE_TRIGGERED, 0);
+    heard.ctl(ControlOperation::Add, tap.outgoing().ok_or("no descriptor")?, edge)?;
+    let frame = [0; 12 + 60];
+    tap.send(&frame)?;
+    let mut events = [EpollEvent::default()];
+    assert!(tap.is_up() && heard.wait(0, &mut events)? == 1);
+    let set = |state: &str| Command::new("ip").args(["link", "set", &name, state]).status();
+    assert!(set("down")?.success());
+    assert!(tap.send(&frame).is_err() && !tap.is_up());
+    assert!(tap.has_room() && !tap.is_up() && heard.wait(0, &mut events)? == 0);
+    assert!(set("up")?.success());
+    assert!(heard.wait(60_000, &mut events)? == 1, "nobody has heard");
+    assert!(tap.has_room() && tap.is_up());
+    tap.send(&frame)?;
+    assert!(Command::new("ip").args(["link", "delete", &name]).status()?.success());
+    let mut buffer = [0; 2048];
+    while tap.receive(&mut buffer).is_ok() {}
+    assert!(!tap.is_up(), "it is gone");
+    Ok(())
 }
 
 /// It is switched on, nobody else can have it, and it goes however the VM ends.

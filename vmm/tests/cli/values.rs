@@ -170,7 +170,7 @@ fn keys() -> Vec<Row> {
         (&disks(14), "--disk: 14 given: must be at most 13"),
         (
             "run --net vm0",
-            "--net vm0: must be written KEY=VALUE; the keys are tap, fd, forward, ip, mask, mac, mtu, id, …",
+            "--net vm0: must be written KEY=VALUE; the keys are tap, fd, forward, ip, mask, mac, mtu, queue_size, …",
         ),
         ("run --net tap=a,mac=1", "--net mac=1: must be six bytes as in 52:54:00:12:34:56, …"),
         ("run --net tap=a,tap=b", "--net tap=b: tap is given twice: must be given once"),

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use super::outside::Outside;
 use super::{ConfigSpace, Request};
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
@@ -132,6 +133,11 @@ pub trait VirtioDevice: Send {
         Kind::Device
     }
 
+    /// Who serves its queues, if not this: then [`handle`](Self::handle) is never called, and sources wake queue 0.
+    fn outside(&mut self) -> Option<&mut dyn Outside> {
+        None
+    }
+
     /// The driver is ready, having accepted `features`.
     fn activate(&mut self, features: u64);
 
@@ -176,6 +182,9 @@ pub trait VirtioDevice: Send {
     /// There is no next one: what [`holds`](Self::holds) has held begins anew with the first of its requests. If `forever`, there
     /// never will be: the queue is too small.
     fn put_back(&mut self, _forever: bool) {}
+
+    /// A queue has had a turn: what the device has seen there may change its configuration space.
+    fn turned(&mut self) {}
 
     /// The driver has reset the device: back to what it was before the first activation.
     fn reset(&mut self) {}

@@ -274,9 +274,9 @@ fn network() -> io::Result<(Net, UnixDatagram)> {
     let (tap, peer) = UnixDatagram::pair()?;
     tap.set_nonblocking(true)?;
     peer.set_nonblocking(true)?;
-    let interface = Interface { mac: Mac::of(0, 0), mtu: None };
+    let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
     let limits = BothWays::default();
-    let link = Box::new(Tap::pretended(OwnedFd::from(tap).into()));
+    let link = Box::new(Tap::pretended(OwnedFd::from(tap).into())?);
     Ok((Net::new(link, "exercise".to_owned(), interface, limits), peer))
 }
 

@@ -19,6 +19,7 @@ pub mod exercise;
 mod interrupt;
 pub mod limit;
 pub mod net;
+pub mod outside;
 mod queues;
 mod request;
 mod resizer;

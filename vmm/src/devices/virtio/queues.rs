@@ -5,15 +5,17 @@
 //! wait for it; it is told that the reset is over once the last request in flight has left guest memory alone.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
+use vmm_sys_util::eventfd::EventFd;
 
 use super::device::{Ready, Token};
 use super::interrupt::Interrupt;
+use super::outside::{Outside, Ring};
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
@@ -25,6 +27,9 @@ const LOOKS_PER_TURN: u32 = 1024;
 /// After this many bytes likewise.
 const BYTES_PER_TURN: u64 = 16 << 20;
 
+/// How long a vCPU waits for queues that are served outside. It takes a part of a millisecond.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(1);
+
 /// A queue that the device cannot use: the driver must reset the device.
 #[derive(Debug, thiserror::Error)]
 enum QueueError {
@@ -32,6 +37,10 @@ enum QueueError {
     Outside(usize),
     #[error("virtqueue {index} is broken")]
     Broken { index: usize, source: virtio_queue::Error },
+    #[error("a virtqueue is broken, says who serves it")]
+    Refused,
+    #[error("virtqueues cannot be served outside")]
+    NotTaken(#[source] std::io::Error),
 }
 
 /// A queue as the driver described it, not yet believed.
@@ -67,14 +76,19 @@ pub(super) struct Queues {
     own: Range<usize>,
     memory: GuestMemory,
     interrupt: Arc<dyn Interrupt>,
+    /// If they are served outside, wakes the worker for what the driver has done.
+    outside: Option<EventFd>,
     state: Mutex<State>,
+    /// Queues that were lent are back.
+    back: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// By queue index; none between reset and activation, and for a queue that the driver does not use.
     live: Vec<Option<Queue>>,
-    /// By queue index, how many requests the device has taken off it and not given back. Counted by the worker alone.
+    /// By queue index, how many requests the device has taken off it and not given back; one for a queue that is served outside, or
+    /// just about to be. Counted by the worker alone.
     in_flight: Vec<usize>,
     /// What the device has not been told yet, in this order.
     reset: bool,
@@ -82,9 +96,15 @@ struct State {
 }
 
 impl Queues {
-    pub(super) fn new(own: Range<usize>, memory: GuestMemory, interrupt: Arc<dyn Interrupt>) -> Self {
+    /// Those of a device which is served outside have an event that wakes its worker.
+    pub(super) fn new(
+        own: Range<usize>,
+        memory: GuestMemory,
+        interrupt: Arc<dyn Interrupt>,
+        outside: Option<EventFd>,
+    ) -> Self {
         let state = State { in_flight: vec![0; own.end], ..State::default() };
-        Self { own, memory, interrupt, state: Mutex::new(state) }
+        Self { own, memory, interrupt, outside, state: Mutex::new(state), back: Condvar::new() }
     }
 
     /// Whether queue `index` is among them.
@@ -109,6 +129,7 @@ impl Queues {
             Ok(queues) => {
                 state.live = queues;
                 state.activation = Some(features);
+                self.tell_outside();
             }
             Err(error) => self.fail(&mut state, &error),
         }
@@ -123,12 +144,32 @@ impl Queues {
         state.reset = true;
         // Under the lock, or a late failure would mark the fresh device.
         self.interrupt.clear();
+        self.tell_outside();
+        self.wait_for(state, State::is_quiet);
     }
 
     /// The same for one queue.
     pub(super) fn stop(&self, index: usize) {
-        if let Some(queue) = lock(&self.state).live.get_mut(index) {
+        let mut state = lock(&self.state);
+        if let Some(queue) = state.live.get_mut(index) {
             *queue = None;
+        }
+        self.tell_outside();
+        self.wait_for(state, |state| state.is_stopped(index));
+    }
+
+    fn tell_outside(&self) {
+        if let Some(outside) = &self.outside {
+            // A full counter has woken it already.
+            let _ = outside.write(1);
+        }
+    }
+
+    /// Waits until queues that are served outside are back, or some time; for no other ones.
+    fn wait_for(&self, state: MutexGuard<'_, State>, holds: impl Fn(&State) -> bool) {
+        if self.outside.is_some() {
+            let waited = self.back.wait_timeout_while(state, GIVEN_BACK_WITHIN, |state| !holds(state));
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -139,13 +180,17 @@ impl Queues {
 
     /// Whether no request of queue `index` is in flight.
     pub(super) fn is_stopped(&self, index: usize) -> bool {
-        lock(&self.state).in_flight.get(index).is_none_or(|count| *count == 0)
+        lock(&self.state).is_stopped(index)
     }
 
     // ---- The worker's side --------------------------------------------------------------------------------------
 
     /// Gives queue `index` one turn with `device`; says when the next one is to be. `request` lends its buffers.
     pub(super) fn turn(&self, index: usize, device: &mut dyn VirtioDevice, request: &mut Request) -> Next {
+        if self.outside.is_some() {
+            self.lend(device);
+            return Next::WhenNotified;
+        }
         self.reap(device);
         self.tell(device);
         let mut turn = Turn::default();
@@ -208,7 +253,8 @@ impl Queues {
 
     /// Waits until nothing that `device` has begun is in flight.
     pub(super) fn drain(&self, device: &mut dyn VirtioDevice) {
-        loop {
+        // What is served outside it stops as it pauses.
+        while self.outside.is_none() {
             self.reap(device);
             if self.is_quiet() {
                 return;
@@ -232,6 +278,73 @@ impl Queues {
         if let Some(features) = activation {
             device.activate(features);
         }
+    }
+
+    /// Takes back from who serves `device` outside what the driver has taken back, and hands over what it has given.
+    fn lend(&self, device: &mut dyn VirtioDevice) {
+        let failed = device.outside().is_some_and(Outside::has_failed);
+        let (reset, activation, back, rings) = {
+            let mut state = lock(&self.state);
+            if failed && !state.reset {
+                self.fail(&mut state, &QueueError::Refused);
+            }
+            let (reset, activation) = (std::mem::take(&mut state.reset), state.activation.take());
+            let rings = if activation.is_some() { self.rings(&mut state) } else { Vec::new() };
+            let State { live, in_flight, .. } = &mut *state;
+            let is_live = |queue: usize| live.get(queue).is_some_and(Option::is_some);
+            // A driver that has reset the device cannot be ready again before all of them are back.
+            let lent = in_flight.iter().enumerate().filter(|(_, count)| **count > 0).map(|(queue, _)| queue);
+            let back: Vec<_> = lent.filter(|queue| !is_live(*queue)).collect();
+            for ring in &rings {
+                in_flight.iter_mut().skip(ring.queue).take(1).for_each(|count| *count = 1);
+            }
+            (reset, activation, back, rings)
+        };
+        if let Some(outside) = device.outside() {
+            for queue in &back {
+                outside.give_back(*queue);
+            }
+        }
+        if reset {
+            device.reset();
+        }
+        if let Some(features) = activation {
+            device.activate(features);
+        }
+        let taken =
+            device.outside().map_or(Ok(()), |outside| if rings.is_empty() { Ok(()) } else { outside.take(&rings) });
+        let mut state = lock(&self.state);
+        for queue in back {
+            state.in_flight.iter_mut().skip(queue).take(1).for_each(|count| *count = 0);
+        }
+        if let Err(error) = taken {
+            tracing::warn!(%error, "a virtio device cannot be served outside");
+            state.in_flight.fill(0);
+            if !state.reset {
+                self.fail(&mut state, &QueueError::NotTaken(error));
+            }
+        }
+        drop(state);
+        self.back.notify_all();
+    }
+
+    /// The queues of a driver that is ready; none if one of them is not all inside pieces of guest memory: whoever serves them looks
+    /// up where a part begins, and no further.
+    fn rings(&self, state: &mut State) -> Vec<Ring> {
+        let mut rings = Vec::new();
+        for (queue, live) in (0..).zip(&state.live) {
+            let Some(live) = live else { continue };
+            let size = usize::from(live.size());
+            let (descriptors, available, used) = (live.desc_table(), live.avail_ring(), live.used_ring());
+            // virtio 1.2, section 2.7, with the event indices.
+            let parts = [(descriptors, 16 * size), (available, 6 + 2 * size), (used, 6 + 8 * size)];
+            if parts.iter().any(|(start, length)| self.memory.get_slice(GuestAddress(*start), *length).is_err()) {
+                self.fail(state, &QueueError::Outside(queue));
+                return Vec::new();
+            }
+            rings.push(Ring { queue, size: live.size(), descriptors, available, used });
+        }
+        rings
     }
 
     /// No notifications while the queue is looked at anyway.
@@ -334,6 +447,10 @@ impl Queues {
 impl State {
     fn is_quiet(&self) -> bool {
         self.in_flight.iter().all(|count| *count == 0)
+    }
+
+    fn is_stopped(&self, index: usize) -> bool {
+        self.in_flight.get(index).is_none_or(|count| *count == 0)
     }
 }
 

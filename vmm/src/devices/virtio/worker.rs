@@ -177,8 +177,10 @@ impl VirtioWorker {
                 return false;
             }
         }
+        let next = self.queues.turn(index, &mut *self.device, &mut self.request);
+        self.device.turned();
         // Another turn comes after everybody else's.
-        match self.queues.turn(index, &mut *self.device, &mut self.request) {
+        match next {
             Next::WhenNotified => {}
             Next::After(Duration::ZERO) => drop(notify.write(1)),
             Next::After(wait) => {

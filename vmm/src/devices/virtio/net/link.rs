@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 /// Where a guest's frames go, and where those for it come from.
 ///
-/// Frames are behind a header of [`HEADER_SIZE`](super::HEADER_SIZE) bytes in both directions. Nothing waits: what cannot be done now is
+/// Frames are behind a header of [`HEADER_SIZE`](super::frame::HEADER_SIZE) bytes in both directions. Nothing waits: what cannot be done now is
 /// [`WouldBlock`](io::ErrorKind::WouldBlock).
 pub trait Link: fmt::Debug + Send {
     /// What the host does for a guest whose driver accepts it: feature bits of virtio-net.
@@ -20,10 +20,13 @@ pub trait Link: fmt::Debug + Send {
         Ok(())
     }
 
+    /// Whether there is anybody at the other end, as far as the last frame in either direction has shown.
+    fn is_up(&self) -> bool;
+
     /// What becomes readable when there is a frame for the guest.
     fn incoming(&self) -> RawFd;
 
-    /// What becomes writable when there is room again for a frame from it, if there can ever be none.
+    /// What becomes writable when there is room again for a frame from it, or the other end is up again, if either can be.
     fn outgoing(&self) -> Option<RawFd> {
         None
     }

@@ -5,20 +5,21 @@
 //! A frame is copied once, into memory of our own: a guest can change what it has given at any time, and the host's kernel would
 //! read a header twice.
 
+mod frame;
+mod interface;
 mod link;
 mod mac;
 pub mod passt;
 pub mod stream;
 pub mod tap;
+pub mod vhost;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
-use virtio_bindings::virtio_net::{
-    VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_MTU, VIRTIO_NET_F_STATUS, VIRTIO_NET_S_LINK_UP,
-};
+use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 use vm_memory::Bytes;
 
 use super::limit::BothWays;
@@ -27,42 +28,31 @@ use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
 
+use frame::{FRAME_MAX, HEADER_SIZE};
+
+pub use interface::Interface;
 pub use link::Link;
 pub use mac::Mac;
+pub use vhost::Vhost;
 
-/// `struct virtio_net_hdr_v1`, which comes before each frame in both directions.
-const HEADER_SIZE: usize = 12;
 /// Where `num_buffers` is in it: the only field that is the device's own.
 const BUFFERS: std::ops::Range<u64> = 10..12;
-/// The longest frame: header, Ethernet header with a VLAN's tag, and an IP packet.
-const FRAME_MAX: usize = HEADER_SIZE + 18 + 65535;
-const QUEUE_SIZE: u16 = 256;
 /// The queue of frames for the guest,
 const RECEIVE: usize = 0;
 /// and that of frames from it.
 const SEND: usize = 1;
-
-/// What needs nothing of the host.
-const FEATURES: [u32; 4] = [VIRTIO_NET_F_MAC, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_STATUS, VIRTIO_NET_F_MTU];
-
-/// What a guest is told about its interface.
-#[derive(Debug, Clone, Copy)]
-pub struct Interface {
-    /// Its address.
-    pub mac: Mac,
-    /// The longest packet, if the guest is to keep to one.
-    pub mtu: Option<u16>,
-}
 
 /// A network interface.
 #[derive(Debug)]
 pub struct Net {
     link: Box<dyn Link>,
     interface: Interface,
+    queue_sizes: [u16; 2],
     /// For messages.
     name: String,
     /// The driver takes a frame in several buffers.
     merges: bool,
+    space: ConfigSpace,
     received: Received,
     sent: Vec<u8>,
     limits: BothWays,
@@ -120,7 +110,20 @@ impl Net {
     pub fn new(link: Box<dyn Link>, name: String, interface: Interface, limits: BothWays) -> Self {
         let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
         let (complaints, counters) = (Complaints::default(), Arc::new(TrafficCounters::of_frames()));
-        Self { link, interface, name, merges: false, received, sent, limits, complaints, counters }
+        let queue_sizes = [interface.queue_size; 2];
+        Self {
+            link,
+            interface,
+            queue_sizes,
+            name,
+            merges: false,
+            space: interface.config(true).into(),
+            received,
+            sent,
+            limits,
+            complaints,
+            counters,
+        }
     }
 
     /// What it counts by.
@@ -223,21 +226,19 @@ impl VirtioDevice for Net {
     }
 
     fn features(&self) -> u64 {
-        let offered = FEATURES.iter().filter(|bit| **bit != VIRTIO_NET_F_MTU || self.interface.mtu.is_some());
-        offered.fold(self.link.features(), |features, bit| features | 1 << bit)
+        self.interface.features() | self.link.features()
     }
 
     fn config(&self) -> ConfigSpace {
-        // `struct virtio_net_config` up to mtu; several queues are not offered.
-        let mut config = self.interface.mac.bytes().to_vec();
-        let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
-        config.extend([up, 0, 0, 0]);
-        config.extend(self.interface.mtu.unwrap_or(0).to_le_bytes());
-        config.into()
+        self.space.clone()
+    }
+
+    fn turned(&mut self) {
+        self.space.change(0, &self.interface.config(self.link.is_up()));
     }
 
     fn queue_sizes(&self) -> &[u16] {
-        &[QUEUE_SIZE, QUEUE_SIZE]
+        &self.queue_sizes
     }
 
     fn activate(&mut self, features: u64) {

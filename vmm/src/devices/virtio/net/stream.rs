@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{Shutdown, SocketType, shutdown};
 
-use super::{FRAME_MAX, HEADER_SIZE, Link};
+use super::frame::{FRAME_MAX, HEADER_SIZE};
+use super::link::Link;
 
 /// Bytes of a frame's length.
 const LENGTH_SIZE: usize = 4;
@@ -104,6 +105,10 @@ impl Drop for Stream {
 }
 
 impl Link for Stream {
+    fn is_up(&self) -> bool {
+        !self.over
+    }
+
     fn incoming(&self) -> RawFd {
         self.socket.as_raw_fd()
     }

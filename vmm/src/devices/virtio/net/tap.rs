@@ -7,40 +7,69 @@
 
 use std::ffi::{CStr, c_char, c_int, c_short, c_uint, c_ulong};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::{mem, ptr};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use virtio_bindings::virtio_net::{
-    VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
-    VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6,
+    VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4,
+    VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_UFO, VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4,
+    VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_HOST_UFO,
 };
 
-use super::{HEADER_SIZE, Link};
+use super::frame::HEADER_SIZE;
+use super::link::Link;
 
 const DEVICE: &str = "/dev/net/tun";
 /// Frames, each behind a virtio header, and nothing else.
 const FLAGS: c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-/// What the host's kernel does for a guest, and a guest for it.
-const OFFLOADS: [u32; 6] = [
-    VIRTIO_NET_F_CSUM,
-    VIRTIO_NET_F_GUEST_CSUM,
-    VIRTIO_NET_F_GUEST_TSO4,
-    VIRTIO_NET_F_GUEST_TSO6,
+/// Checksums that the host's kernel works out for a guest, and those that it leaves out to one.
+const CHECKSUMS: [u32; 2] = [VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM];
+/// TCP that either cuts into packets for the other, or hands on uncut.
+const STREAMS: [u32; 6] = [
     VIRTIO_NET_F_HOST_TSO4,
     VIRTIO_NET_F_HOST_TSO6,
+    VIRTIO_NET_F_HOST_ECN,
+    VIRTIO_NET_F_GUEST_TSO4,
+    VIRTIO_NET_F_GUEST_TSO6,
+    VIRTIO_NET_F_GUEST_ECN,
 ];
+/// The same of UDP.
+const DATAGRAMS: [u32; 2] = [VIRTIO_NET_F_HOST_UFO, VIRTIO_NET_F_GUEST_UFO];
 /// Bytes of a name, its end included.
 const NAME_SIZE: usize = libc::IFNAMSIZ;
+
+/// What is offered to a guest, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offloads {
+    /// Checksums may be left out. None of the others goes without.
+    pub checksums: bool,
+    /// TCP may be uncut.
+    pub streams: bool,
+    /// UDP may be uncut.
+    pub datagrams: bool,
+}
+
+impl Default for Offloads {
+    fn default() -> Self {
+        Self { checksums: true, streams: true, datagrams: true }
+    }
+}
 
 /// A tap, open, that never waits.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
+    /// The same once more: to be watched for that it is switched on again.
+    up: File,
+    /// It was switched off when it was last looked at.
+    is_off: bool,
     name: String,
+    offloads: Offloads,
 }
 
 impl Tap {
@@ -51,7 +80,7 @@ impl Tap {
         request.ifr_ifru.ifru_flags = short(FLAGS);
         // SAFETY: TUNSETIFF reads and writes a struct ifreq, which this is.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-        Self { file, name: name_of(&request) }.with_headers()
+        Self::of(file, name_of(&request))?.with_headers()
     }
 
     /// One that somebody else has opened.
@@ -62,9 +91,9 @@ impl Tap {
         // SAFETY: the kernel has filled in this field; any bits are a number.
         let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
         if flags & FLAGS != FLAGS {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
         }
-        let tap = Self { file, name: name_of(&request) };
+        let tap = Self::of(file, name_of(&request))?;
         tap.never_waits()?;
         tap.with_headers()
     }
@@ -75,11 +104,25 @@ impl Tap {
         &self.name
     }
 
+    /// For whoever else moves its frames.
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// A socket that keeps frames apart, in the place of a tap.
     #[cfg(any(test, fuzzing))]
+    pub fn pretended(file: File) -> io::Result<Self> {
+        Self::of(file, String::new())
+    }
+
+    fn of(file: File, name: String) -> io::Result<Self> {
+        Ok(Self { up: file.try_clone()?, file, is_off: false, name, offloads: Offloads::default() })
+    }
+
+    /// The same, which offers a guest no more than `offloads`.
     #[must_use]
-    pub const fn pretended(file: File) -> Self {
-        Self { file, name: String::new() }
+    pub fn offering(self, offloads: Offloads) -> Self {
+        Self { offloads, ..self }
     }
 
     /// Gives it an address on the host.
@@ -120,6 +163,14 @@ impl Tap {
         interface(libc::SIOCSIFFLAGS, &mut request)
     }
 
+    /// A frame that is lost may mean that the tap is switched off, or gone.
+    fn look_after<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if matches!(&result, Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)) {
+            self.is_off = is_off(&self.file);
+        }
+        result
+    }
+
     fn with_headers(self) -> io::Result<Self> {
         let size = c_int::try_from(HEADER_SIZE).unwrap_or(c_int::MAX);
         // SAFETY: TUNSETVNETHDRSZ reads an int, which this is.
@@ -135,44 +186,79 @@ impl Tap {
 
 impl Link for Tap {
     fn features(&self) -> u64 {
-        OFFLOADS.iter().fold(0, |features, bit| features | 1 << bit)
+        let Offloads { checksums, streams, datagrams } = self.offloads;
+        let offered = [
+            (checksums, CHECKSUMS.as_slice()),
+            (checksums && streams, STREAMS.as_slice()),
+            (checksums && datagrams, DATAGRAMS.as_slice()),
+        ];
+        let bits = offered.into_iter().filter(|(offered, _)| *offered).flat_map(|(_, bits)| bits);
+        bits.fold(0, |features, bit| features | 1 << bit)
     }
 
     fn accept(&mut self, features: u64) -> io::Result<()> {
         set_offloads(self.file.as_raw_fd(), features)
     }
 
+    fn is_up(&self) -> bool {
+        !self.is_off
+    }
+
     fn incoming(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
+    fn outgoing(&self) -> Option<RawFd> {
+        Some(self.up.as_raw_fd())
+    }
+
+    /// One that is switched off takes frames, too, and loses them.
+    fn has_room(&mut self) -> bool {
+        if self.is_off {
+            self.is_off = is_off(&self.file);
+        }
+        true
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
+        let result = self.file.read(buffer);
+        self.look_after(result)
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.file.write(frame).map(drop)
+        let result = self.file.write(frame);
+        self.look_after(result).map(drop)
     }
+}
+
+/// Whether `tap` takes no frames. It does not say so by itself; but that it takes some again it says to who has asked, and only then.
+fn is_off(tap: &File) -> bool {
+    let mut asked = [PollFd::new(tap, PollFlags::OUT)];
+    let _ = poll(&mut asked, Some(&Timespec::default()));
+    asked.iter().all(|asked| !asked.revents().contains(PollFlags::OUT))
 }
 
 /// Tells the host what a guest with these virtio `features` takes: frames without checksum, and those of many segments.
 fn set_offloads(tap: RawFd, features: u64) -> io::Result<()> {
-    let has = |bit: u32| features & (1 << bit) != 0;
-    let pairs = [
-        (VIRTIO_NET_F_GUEST_CSUM, libc::TUN_F_CSUM),
-        (VIRTIO_NET_F_GUEST_TSO4, libc::TUN_F_TSO4),
-        (VIRTIO_NET_F_GUEST_TSO6, libc::TUN_F_TSO6),
-    ];
-    // The host takes none of the others without the first.
-    let pairs = pairs.into_iter().filter(|_| has(VIRTIO_NET_F_GUEST_CSUM));
-    let offloads: c_uint = pairs.filter(|(feature, _)| has(*feature)).fold(0, |all, (_, flag)| all | flag);
     // SAFETY: TUNSETOFFLOAD takes its argument as a number.
-    check(unsafe { libc::ioctl(tap, libc::TUNSETOFFLOAD, c_ulong::from(offloads)) })
+    check(unsafe { libc::ioctl(tap, libc::TUNSETOFFLOAD, c_ulong::from(tun_flags(features))) })
+}
+
+/// The same in the words of the host, which takes no flag without those that it builds on.
+fn tun_flags(features: u64) -> c_uint {
+    let has = |bit: u32| features & (1 << bit) != 0;
+    let segments = [(VIRTIO_NET_F_GUEST_TSO4, libc::TUN_F_TSO4), (VIRTIO_NET_F_GUEST_TSO6, libc::TUN_F_TSO6)];
+    let flags =
+        |pairs: &[(u32, c_uint)]| pairs.iter().filter(|(bit, _)| has(*bit)).fold(0, |all, (_, flag)| all | flag);
+    let streams = flags(&segments);
+    let marked = if streams == 0 { 0 } else { flags(&[(VIRTIO_NET_F_GUEST_ECN, libc::TUN_F_TSO_ECN)]) };
+    let datagrams = flags(&[(VIRTIO_NET_F_GUEST_UFO, libc::TUN_F_UFO)]);
+    if has(VIRTIO_NET_F_GUEST_CSUM) { libc::TUN_F_CSUM | streams | marked | datagrams } else { 0 }
 }
 
 fn request(name: &str) -> io::Result<libc::ifreq> {
     if name.len() >= NAME_SIZE || name.bytes().any(|byte| byte == 0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is longer than an interface's name"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "is longer than an interface's name"));
     }
     // SAFETY: a struct ifreq of zeros is one: an empty name, and numbers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -213,4 +299,34 @@ fn short(flags: c_int) -> c_short {
 
 fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(offloads: Offloads) -> u64 {
+        let (end, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        Tap::pretended(std::os::fd::OwnedFd::from(end).into()).unwrap().offering(offloads).features()
+    }
+
+    #[test]
+    fn a_guest_is_offered_what_its_owner_lets_it() {
+        let bits = |bits: &[u32]| bits.iter().fold(0u64, |all, bit| all | 1 << bit);
+        let all = Offloads::default();
+        assert_eq!(offered(all), bits(&[0, 1, 7, 8, 9, 10, 11, 12, 13, 14]));
+        assert_eq!(offered(Offloads { datagrams: false, ..all }), bits(&[0, 1, 7, 8, 9, 11, 12, 13]));
+        assert_eq!(offered(Offloads { streams: false, ..all }), bits(&[0, 1, 10, 14]));
+        assert_eq!(offered(Offloads { checksums: false, ..all }), 0);
+    }
+
+    #[test]
+    fn the_host_is_told_what_goes_together() {
+        let flags = |bits: &[u32]| tun_flags(bits.iter().fold(0, |all, bit| all | 1 << bit));
+        assert_eq!(flags(&[0, 11, 12, 14]), 0, "what the guest takes, and its checksums are none of it");
+        assert_eq!(flags(&[1]), libc::TUN_F_CSUM);
+        assert_eq!(flags(&[1, 9]), libc::TUN_F_CSUM, "marks alone mean nothing");
+        assert_eq!(flags(&[1, 7, 9]), libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO_ECN);
+        assert_eq!(flags(&[1, 8, 10]), libc::TUN_F_CSUM | libc::TUN_F_TSO6 | libc::TUN_F_UFO);
+    }
 }

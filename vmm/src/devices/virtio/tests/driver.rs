@@ -45,6 +45,16 @@ impl Driver {
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), MEMORY_SIZE)]).unwrap();
         let irq = EventFd::new(EFD_NONBLOCK).unwrap();
         let (transport, workers) = VirtioMmio::new(device, &memory, irq.try_clone().unwrap()).unwrap();
+        Self::with(transport, workers, memory, irq)
+    }
+
+    /// The same on a transport that is there.
+    pub(super) const fn with(
+        transport: VirtioMmio,
+        workers: Vec<VirtioWorker>,
+        memory: GuestMemory,
+        irq: EventFd,
+    ) -> Self {
         Self { transport, workers, memory, irq, queue: 0, available: 0 }
     }
 

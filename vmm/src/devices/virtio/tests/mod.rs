@@ -14,6 +14,7 @@ mod flight;
 mod hang;
 mod mmio;
 mod net;
+mod outside;
 mod rng;
 mod stream;
 mod worker;

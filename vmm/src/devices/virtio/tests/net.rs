@@ -29,8 +29,8 @@ fn net(limits: BothWays) -> (Net, UnixDatagram) {
         end.set_nonblocking(true).unwrap();
     }
     let mac: Mac = "52:54:00:12:34:56".parse().unwrap();
-    let interface = Interface { mac, mtu: Some(1400) };
-    let link = Box::new(Tap::pretended(File::from(OwnedFd::from(tap))));
+    let interface = Interface { mac, mtu: Some(1400), queue_size: 256 };
+    let link = Box::new(Tap::pretended(File::from(OwnedFd::from(tap))).unwrap());
     (Net::new(link, "test".to_owned(), interface, limits), ours)
 }
 
@@ -66,6 +66,18 @@ fn the_guest_is_told_its_address_and_that_the_link_is_up() {
     let mut config = [0; 12];
     crate::devices::bus::BusDevice::read(&mut driver.transport, 0x100, &mut config);
     assert_eq!(config, [0x52, 0x54, 0, 0x12, 0x34, 0x56, 1, 0, 0, 0, 0x78, 5]);
+}
+
+#[test]
+fn queues_have_the_room_that_is_asked_for() {
+    let (link, _other) = UnixDatagram::pair().unwrap();
+    let link = Box::new(Tap::pretended(File::from(OwnedFd::from(link))).unwrap());
+    let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 64 };
+    let mut driver = Driver::new(Box::new(Net::new(link, "test".to_owned(), interface, BothWays::default())));
+    for (queue, most) in [(0, 64), (1, 64), (2, 0)] {
+        driver.set(0x30, queue);
+        assert_eq!(driver.get(0x34), most, "queue {queue}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rustix::net::sockopt;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::driver::{BUFFERS, Driver, QUEUE_SIZE};
+use crate::devices::bus::BusDevice;
 use crate::devices::virtio::Net;
 use crate::devices::virtio::limit::BothWays;
 use crate::devices::virtio::net::stream::Stream;
@@ -28,7 +29,7 @@ fn stream() -> (Stream, UnixStream) {
 }
 
 fn net(stream: Stream) -> Net {
-    let interface = Interface { mac: Mac::of(0, 0), mtu: None };
+    let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
     Net::new(Box::new(stream), "test".to_owned(), interface, BothWays::default())
 }
 
@@ -216,4 +217,30 @@ proptest! {
         let expected: Vec<_> = lengths.iter().map(|length| frame(*length)).collect();
         prop_assert_eq!(got.get(..expected.len()), Some(expected.as_slice()));
     }
+}
+
+#[test]
+fn a_guest_is_told_that_its_network_is_gone() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut driver = Driver::running_on(RECEIVE, Box::new(net(Stream::new(ours.into()).unwrap())), 0);
+    let status = |driver: &mut Driver| {
+        let mut status = [0; 2];
+        BusDevice::read(&mut driver.transport, 0x106, &mut status);
+        u16::from_le_bytes(status)
+    };
+    driver.chain(0, &[(BUFFERS, 1000, true)]);
+    driver.offer(0);
+    theirs.write_all(&sent(60)).unwrap();
+    driver.kick();
+    assert_eq!((driver.used_index(), status(&mut driver)), (1, 1));
+    // ConfigGeneration and InterruptStatus.
+    assert_eq!([0xfc, 0x60].map(|register| driver.get(register)), [0, 1], "that is no change");
+    drop(theirs);
+    driver.kick();
+    assert_eq!((status(&mut driver), driver.get(0xfc), driver.get(0x60)), (0, 1, 3));
+    driver.set(0x64, 3);
+    driver.kick();
+    assert_eq!([0xfc, 0x60].map(|register| driver.get(register)), [1, 0], "it is said once");
+    driver.start(0);
+    assert_eq!(status(&mut driver), 0, "nobody comes back");
 }

@@ -21,6 +21,11 @@ impl Line {
         Self { status: AtomicU32::new(0), needs_reset: AtomicBool::new(false), event }
     }
 
+    /// For whoever else interrupts the driver.
+    pub(super) fn event(&self) -> &EventFd {
+        &self.event
+    }
+
     pub(super) fn status(&self) -> u32 {
         self.status.load(Ordering::SeqCst)
     }
@@ -54,7 +59,7 @@ impl Interrupt for Line {
     /// A configuration change tells of it.
     fn needs_reset(&self) {
         self.needs_reset.store(true, Ordering::SeqCst);
-        self.raise(VIRTIO_MMIO_INT_CONFIG);
+        self.changed();
     }
 
     fn clear(&self) {

@@ -12,12 +12,12 @@ use virtio_bindings::virtio_config::{
 };
 use virtio_bindings::virtio_mmio::{
     VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
-    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INTERRUPT_ACK,
-    VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
-    VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY, VIRTIO_MMIO_QUEUE_NUM,
-    VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL, VIRTIO_MMIO_QUEUE_USED_HIGH,
-    VIRTIO_MMIO_QUEUE_USED_LOW, VIRTIO_MMIO_SHM_BASE_HIGH, VIRTIO_MMIO_SHM_BASE_LOW, VIRTIO_MMIO_SHM_LEN_HIGH,
-    VIRTIO_MMIO_SHM_LEN_LOW, VIRTIO_MMIO_STATUS, VIRTIO_MMIO_VENDOR_ID, VIRTIO_MMIO_VERSION,
+    VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INT_VRING,
+    VIRTIO_MMIO_INTERRUPT_ACK, VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_QUEUE_AVAIL_HIGH,
+    VIRTIO_MMIO_QUEUE_AVAIL_LOW, VIRTIO_MMIO_QUEUE_DESC_HIGH, VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_NOTIFY,
+    VIRTIO_MMIO_QUEUE_NUM, VIRTIO_MMIO_QUEUE_NUM_MAX, VIRTIO_MMIO_QUEUE_READY, VIRTIO_MMIO_QUEUE_SEL,
+    VIRTIO_MMIO_QUEUE_USED_HIGH, VIRTIO_MMIO_QUEUE_USED_LOW, VIRTIO_MMIO_SHM_BASE_HIGH, VIRTIO_MMIO_SHM_BASE_LOW,
+    VIRTIO_MMIO_SHM_LEN_HIGH, VIRTIO_MMIO_SHM_LEN_LOW, VIRTIO_MMIO_STATUS, VIRTIO_MMIO_VENDOR_ID, VIRTIO_MMIO_VERSION,
 };
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
@@ -56,6 +56,8 @@ pub struct VirtioMmio {
     driver_features_select: u32,
     queue_select: u32,
     queues: Vec<QueueSetup>,
+    /// The queues are served outside: who does it interrupts the driver, and does not say so in the register that says why.
+    outside: bool,
     /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
     /// The driver has reset the device while requests were in flight: until the last one is over, the status reads as before and
@@ -90,13 +92,24 @@ impl VirtioMmio {
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
         config.connect(Arc::clone(&interrupt));
+        // The worker of a device that is served outside hears of the driver's resets and of nothing else.
+        let (outside, heard) = match device.outside() {
+            Some(outside) => {
+                outside.connect(&notify, line.event())?;
+                let told = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+                (Some(told.try_clone()?), Arc::from([told]))
+            }
+            None => (None, Arc::clone(&notify)),
+        };
+        let is_outside = outside.is_some();
         let others = device.lanes();
         let lanes = others.len() + 1;
         let (mut driven, mut workers) = (Vec::with_capacity(lanes), Vec::with_capacity(lanes));
         for (lane, device) in [device].into_iter().chain(others).enumerate() {
             let own = share(queues.len(), lanes, lane);
-            let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt)));
-            workers.push(VirtioWorker::new(device, Arc::clone(&shared), Arc::clone(&notify))?);
+            let outside = outside.as_ref().map(EventFd::try_clone).transpose()?;
+            let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt), outside));
+            workers.push(VirtioWorker::new(device, Arc::clone(&shared), Arc::clone(&heard))?);
             driven.push(shared);
         }
         let transport = Self {
@@ -111,6 +124,7 @@ impl VirtioMmio {
             driver_features_select: 0,
             queue_select: 0,
             queues,
+            outside: is_outside,
             status: 0,
             resetting: false,
         };
@@ -153,7 +167,7 @@ impl VirtioMmio {
             },
             VIRTIO_MMIO_QUEUE_NUM_MAX => self.queue().map_or(0, |queue| queue.max_size.into()),
             VIRTIO_MMIO_QUEUE_READY => self.queue_is_in_use().into(),
-            VIRTIO_MMIO_INTERRUPT_STATUS => self.line.status(),
+            VIRTIO_MMIO_INTERRUPT_STATUS => self.line.status() | self.interrupts_outside(),
             VIRTIO_MMIO_STATUS if self.line.wants_reset() => self.status | VIRTIO_CONFIG_S_NEEDS_RESET,
             VIRTIO_MMIO_STATUS => self.status,
             VIRTIO_MMIO_SHM_LEN_LOW
@@ -163,6 +177,12 @@ impl VirtioMmio {
             VIRTIO_MMIO_CONFIG_GENERATION => self.config.generation(),
             _ => 0,
         }
+    }
+
+    /// Linux then looks at each queue, and takes an interrupt that was for none of them as one for somebody else: there is none
+    /// but for a configuration that has changed, which counts as its own.
+    fn interrupts_outside(&self) -> u32 {
+        if self.outside && self.has(VIRTIO_CONFIG_S_DRIVER_OK) { VIRTIO_MMIO_INT_VRING } else { 0 }
     }
 
     fn write_register(&mut self, register: u32, value: u32) {
@@ -269,7 +289,8 @@ impl VirtioMmio {
         self.accepted & !self.offered == 0 && self.accepted & (1 << VIRTIO_F_VERSION_1) != 0
     }
 
-    /// Never waits: what is in progress comes to its end while the status says that the reset is not over.
+    /// Waits for no request: what is in progress comes to its end while the status says that the reset is not over. But Linux
+    /// does not look on this transport, so a server outside, which never takes long, is waited for.
     fn reset(&mut self) {
         self.config.set_heard(false);
         // What a lane says before it is reset, the reset of the last one clears.
