@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::chain::chain;
 use crate::cli::ExitStatus;
+use crate::config::CpuCount;
 use crate::memory::AddressWidth;
 use crate::probe;
 use crate::{stdio, vm};
@@ -50,9 +51,9 @@ pub fn report(json: bool) -> io::Result<ExitStatus> {
     Ok(if report.usable { ExitStatus::Done } else { ExitStatus::Error })
 }
 
-/// KVM's limit, or flatboot's if that is lower: APIC ids of one byte, the last of which means "all".
+/// KVM's limit, or flatboot's if that is lower.
 fn vcpus(kvm: &Kvm) -> usize {
-    kvm.get_max_vcpus().min(255)
+    kvm.get_max_vcpus().min(CpuCount::MAX.into())
 }
 
 fn address_bits(kvm: &Kvm) -> Option<u8> {

@@ -51,7 +51,7 @@ pub const VIRTIO_MMIO: Range<u64> = 0xd000_0000..0xd000_e000;
 pub const VIRTIO_MMIO_STRIDE: u64 = PAGE_SIZE;
 /// Power registers where firmware for QEMU's microvm expects its generic event device: sleep control, sleep status, reset.
 pub const FIRMWARE_POWER: Range<u64> = 0xfea0_0200..0xfea0_0203;
-/// The I/O APIC (in the kernel).
+/// The I/O APIC (in the kernel, or our own).
 pub const IOAPIC: Range<u64> = 0xfec0_0000..0xfec0_1000;
 /// The local APICs (in the kernel).
 pub const LAPIC: Range<u64> = 0xfee0_0000..0xfee0_1000;

@@ -244,7 +244,7 @@ pub struct Router {
 }
 
 impl ioapic::Router for Router {
-    fn route(&mut self, routes: &[Option<Message>; PINS]) {
+    fn route(&mut self, routes: &[Option<Message>; PINS]) -> bool {
         let entry = |(gsi, message): (u32, &Option<Message>)| {
             let Message { address_low, address_high, data } = (*message)?;
             let msi =
@@ -255,10 +255,10 @@ impl ioapic::Router for Router {
         let entries: Vec<_> = (0..).zip(routes).filter_map(entry).collect();
         let set = KvmIrqRouting::from_entries(&entries).map_err(|error| error.to_string());
         let set = set.and_then(|table| self.fd.set_gsi_routing(&table).map_err(|error| error.to_string()));
-        if let Err(error) = set {
-            // Delivery modes that KVM knows no route for: the guest's own doing.
+        if let Err(error) = &set {
             tracing::warn!(error, "an I/O APIC entry has no effect");
         }
+        set.is_ok()
     }
 }
 
@@ -271,8 +271,8 @@ fn enable_wide_ids(fd: &VmFd, cpus: CpuTopology) -> Result<(), VmError> {
         fd.enable_cap(&request).map_err(ioctl(name))
     };
     let flags = KVM_X2APIC_API_USE_32BIT_IDS | KVM_X2APIC_API_DISABLE_BROADCAST_QUIRK;
-    // As large as it must be and no larger: KVM's tables are.
-    enable(KVM_CAP_MAX_VCPU_ID, "KVM_ENABLE_CAP of KVM_CAP_MAX_VCPU_ID", u64::from(cpus.largest_apic_id()) + 1)?;
+    // As large as it must be and no larger: KVM's tables are. Older kernels cannot be told, and have larger ones.
+    let _ = enable(KVM_CAP_MAX_VCPU_ID, "KVM_ENABLE_CAP of KVM_CAP_MAX_VCPU_ID", u64::from(cpus.largest_apic_id()) + 1);
     enable(KVM_CAP_SPLIT_IRQCHIP, "KVM_ENABLE_CAP of KVM_CAP_SPLIT_IRQCHIP", PINS as u64)?;
     enable(KVM_CAP_X2APIC_API, "KVM_ENABLE_CAP of KVM_CAP_X2APIC_API", flags.into())
 }

@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("api::a_disk_grows_under_its_guest", grows),
     ("api::run_serves_too", run),
     ("api::a_console_is_a_pseudo_terminal", console),
+    ("api::a_console_is_a_socket", console_socket),
 ];
 
 /// A shell's words for all that follows: `put` and `get` fail with what they are answered, `until` waits for a command.
@@ -183,6 +184,27 @@ wait $pid; stat -c %s disk; cat console
     });
     let calm = reports.iter().any(|report| report["check"] == "calm" && report["ok"] == true);
     require(outcome.code == 0 && passed && calm && said.starts_with("3145728\n"), seen)
+}
+
+/// The same at a socket, by a program that is not ours.
+fn console_socket(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+put vm.delete
+put vm.create "$(echo "$config" | sed 's/"console": {"mode": "Off"}/"console": {"mode": "Socket", "socket": "line"}/')"
+put vm.boot; put vm.pause
+cat >client.pl <<'END'
+use IO::Socket::UNIX;
+my $line = IO::Socket::UNIX->new(Peer => "line") or die "line: $!";
+system("curl --silent --unix-socket socket -X PUT http://localhost/api/v1/vm.resume") == 0 or die "resume";
+while (<$line>) {
+    if (/"ready":true/) { print $line "typed\n"; $line->flush; }
+    if (/"line":"typed"/) { print "heard\n"; last; }
+}
+END
+perl client.pl
+put vm.shutdown; [ ! -e line ]; put vmm.shutdown; wait $pid
+"#;
+    prints(lab, &script(lab, "console=hvc0 flatboot.check=echo flatboot.end=hang", rest), "heard")
 }
 
 fn run(lab: &Lab) -> Result<(), Failed> {

@@ -44,8 +44,8 @@ pub struct Message {
 
 /// Takes what each pin sends from now on, if it sends anything.
 pub trait Router: Send {
-    /// Replaces all routes.
-    fn route(&mut self, routes: &[Option<Message>; PINS]);
+    /// Replaces all routes. Whether that was possible.
+    fn route(&mut self, routes: &[Option<Message>; PINS]) -> bool;
 }
 
 /// The device.
@@ -92,8 +92,13 @@ impl<R: Router> IoApic<R> {
         let message = message(*entry);
         // Routes are costly to change, and guests mask and unmask: what stays the same stays.
         if let Some(route) = self.routes.get_mut(index).filter(|route| **route != message) {
-            *route = message;
-            self.router.route(&self.routes);
+            let before = std::mem::replace(route, message);
+            // What has failed is tried again when the guest writes it again.
+            if !self.router.route(&self.routes)
+                && let Some(route) = self.routes.get_mut(index)
+            {
+                *route = before;
+            }
         }
     }
 }
@@ -152,13 +157,14 @@ mod tests {
 
     use super::*;
 
-    /// Every change of routes.
+    /// Every change of routes; and whether the next ones fail.
     #[derive(Debug, Default)]
-    struct Routes(Vec<[Option<Message>; PINS]>);
+    struct Routes(Vec<[Option<Message>; PINS]>, bool);
 
     impl Router for Routes {
-        fn route(&mut self, routes: &[Option<Message>; PINS]) {
+        fn route(&mut self, routes: &[Option<Message>; PINS]) -> bool {
             self.0.push(*routes);
+            !self.1
         }
     }
 
@@ -211,6 +217,17 @@ mod tests {
         write(&mut device, 0x10, 0x941);
         let message = Message { address_low: 0xfee0_0004, address_high: 0, data: 0x141 };
         assert_eq!(device.router.0[2][0], Some(message));
+    }
+
+    #[test]
+    fn a_route_that_fails_is_tried_again() {
+        let mut device = device();
+        device.router.1 = true;
+        write(&mut device, 0x10, 0x31);
+        device.router.1 = false;
+        write(&mut device, 0x10, 0x31);
+        write(&mut device, 0x10, 0x31);
+        assert_eq!(device.router.0.len(), 2);
     }
 
     #[test]

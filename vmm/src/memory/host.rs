@@ -107,7 +107,8 @@ impl Host {
                 let needed = bound(pages).map(|slot| slot.range.length().div_ceil(pages.bytes())).sum();
                 let (page, kib) = (Size(pages.bytes()), pages.bytes() >> 10);
                 let pool = format!("sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/free_hugepages");
-                if let Some(free) = self.number(pool).filter(|free| *free < needed) {
+                let free = self.number(pool).map(|free| free.saturating_add(self.more_pages(pages.bytes())));
+                if let Some(free) = free.filter(|free| *free < needed) {
                     return Err(HostError::NodePoolTooSmall { node, page, needed, free });
                 }
             }
@@ -174,9 +175,14 @@ impl Host {
         let pool = PathBuf::from(format!("sys/kernel/mm/hugepages/hugepages-{}kB", page >> 10));
         let number = |name: &str| self.number(pool.join(name));
         let free = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
-        let more =
-            number("nr_overcommit_hugepages").unwrap_or(0).saturating_sub(number("surplus_hugepages").unwrap_or(0));
-        Some(free.saturating_add(more))
+        Some(free.saturating_add(self.more_pages(page)))
+    }
+
+    /// Huge pages of `page` bytes that the host would make besides.
+    fn more_pages(&self, page: u64) -> u64 {
+        let pool = PathBuf::from(format!("sys/kernel/mm/hugepages/hugepages-{}kB", page >> 10));
+        let number = |name: &str| self.number(pool.join(name)).unwrap_or(0);
+        number("nr_overcommit_hugepages").saturating_sub(number("surplus_hugepages"))
     }
 
     /// Bytes that programs can still get without taking them from others, by Linux's own estimate; swap included.

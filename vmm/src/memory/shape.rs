@@ -91,7 +91,8 @@ fn placed(zones: &[Zone], layout: Layout) -> Vec<Slot> {
         if below < size {
             next = next.max(ABOVE_4G);
             add(next, size - below);
-            next += size - below;
+            // A size that is too large for any addresses is found to be so by its slots.
+            next = next.saturating_add(size - below);
         }
     }
     slots

@@ -167,6 +167,7 @@ fn what_an_owner_starts_may_do_what_its_kind_may() {
         Kind::Device,
         Kind::Disk,
         Kind::Vsock,
+        Kind::Vhost,
         Kind::Console,
         Kind::SerialInput,
         Kind::SerialOutput,

@@ -189,7 +189,7 @@ fn check(host: &Host, needs: Needs, line: Option<&str>) -> Result<(), Failed> {
     let limits = shown.lines().nth(1).unwrap_or_default();
     if let (Some(vcpus), Some(bits)) = (report["vcpus"].as_u64(), report["address_bits"].as_u64()) {
         assert_eq!(limits, format!("limits: {vcpus} vCPUs, {bits}-bit guest physical addresses"));
-        assert!((1..=255).contains(&vcpus) && (36..=52).contains(&bits), "{limits}");
+        assert!((1..=1024).contains(&vcpus) && (36..=52).contains(&bits), "{limits}");
     } else {
         assert_eq!(limits, "");
     }

@@ -194,9 +194,4 @@ impl VirtioDevice for Balloon {
         }
         0
     }
-
-    fn reset(&mut self) {
-        // Whoever comes next has all of its memory.
-        self.space.clear_written();
-    }
 }

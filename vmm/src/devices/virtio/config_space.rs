@@ -67,9 +67,8 @@ impl ConfigSpace {
         let Some(bytes) = state.bytes.get_mut(offset..end).filter(|bytes| *bytes != data) else { return };
         bytes.copy_from_slice(data);
         state.generation = state.generation.wrapping_add(1);
-        let heard = state.heard;
-        drop(state);
-        if let Some(interrupt) = self.0.interrupt.get().filter(|_| heard) {
+        // Under the lock: a reset meanwhile would find the interrupt pending behind it.
+        if let Some(interrupt) = self.0.interrupt.get().filter(|_| state.heard) {
             interrupt.changed();
         }
     }
@@ -103,7 +102,7 @@ impl ConfigSpace {
     }
 
     /// The driver is gone, and with it what it has written: that is zero again.
-    pub fn clear_written(&self) {
+    pub(super) fn clear_written(&self) {
         let mut state = lock(&self.0.state);
         let State { bytes, writable, .. } = &mut *state;
         if let Some(written) = bytes.get_mut(writable.clone()) {

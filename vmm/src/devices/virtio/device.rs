@@ -183,6 +183,11 @@ pub trait VirtioDevice: Send {
     /// never will be: the queue is too small.
     fn put_back(&mut self, _forever: bool) {}
 
+    /// When a queue is to have another turn although nobody notifies it: what was begun could not be handed on.
+    fn retry(&self) -> Option<Duration> {
+        None
+    }
+
     /// A queue has had a turn: what the device has seen there may change its configuration space.
     fn turned(&mut self) {}
 

@@ -6,7 +6,7 @@ pub(super) trait Interrupt: Send + Sync {
     /// Requests of a queue are done.
     fn used(&self);
 
-    /// The configuration space is another one. Not called under the queues' lock.
+    /// The configuration space is another one.
     fn changed(&self);
 
     /// The device cannot go on: the driver must reset it (`DEVICE_NEEDS_RESET`; virtio 1.2, section 2.1.2).

@@ -232,7 +232,10 @@ impl Queues {
         if self.reap(device) && next == Next::WhenNotified {
             next = Next::After(Duration::ZERO);
         }
-        next
+        match device.retry() {
+            Some(wait) if next == Next::WhenNotified => Next::After(wait),
+            _ => next,
+        }
     }
 
     /// Gives back what `device` has begun and is over by now. Whether there was anything.

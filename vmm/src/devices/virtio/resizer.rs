@@ -19,6 +19,8 @@ pub struct Resizer {
 
 #[derive(Debug, Default)]
 struct State {
+    /// How often it was asked: an answer that is late belongs to nobody.
+    number: u64,
     /// The size that the device is to have,
     asked: Option<u64>,
     /// and what has become of that.
@@ -32,8 +34,10 @@ impl Resizer {
 
     /// Has the device have `size` bytes from now on, and waits until it does, at most for `limit`: a disk may hang.
     pub fn resize(&self, size: u64, limit: Duration) -> Result<(), ResizeError> {
-        // An answer that was late, and nobody has waited for, goes.
-        *lock(&self.state) = State { asked: Some(size), answered: None };
+        {
+            let mut state = lock(&self.state);
+            *state = State { number: state.number.wrapping_add(1), asked: Some(size), answered: None };
+        }
         self.orders.remind();
         let waited = self.changed.wait_timeout_while(lock(&self.state), limit, |state| state.answered.is_none());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -43,9 +47,16 @@ impl Resizer {
 
     /// The thread's: gives `device` another size, if it is to have one.
     pub(super) fn obey(&self, device: &mut dyn VirtioDevice) {
-        let Some(size) = lock(&self.state).asked.take() else { return };
+        let (number, asked) = {
+            let mut state = lock(&self.state);
+            (state.number, state.asked.take())
+        };
+        let Some(size) = asked else { return };
         let answer = device.resize(size);
-        lock(&self.state).answered = Some(answer);
-        self.changed.notify_all();
+        let mut state = lock(&self.state);
+        if state.number == number {
+            state.answered = Some(answer);
+            self.changed.notify_all();
+        }
     }
 }

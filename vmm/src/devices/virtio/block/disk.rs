@@ -2,12 +2,13 @@
 //! What a disk is: its file, what the driver is told of it, and what holds for all of its requests.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::ioctl_blkpbszget;
+use rustix::process::{Resource, getrlimit};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO,
     VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES,
@@ -87,6 +88,8 @@ pub(super) struct Disk {
     sectors: AtomicU64,
     /// In bytes: what the file is read and written in without loss.
     physical_size: u32,
+    /// This process's limit of a file's size; asked for here, because the disk's thread may not.
+    most_bytes: Option<u64>,
     /// It is a block device, whose size others set.
     is_device: bool,
     pub(super) readonly: bool,
@@ -132,6 +135,7 @@ impl Disk {
         let mut disk = Self {
             space: ConfigSpace::default(),
             physical_size,
+            most_bytes: getrlimit(Resource::Fsize).current,
             is_device,
             file,
             _lock: lock,
@@ -170,6 +174,10 @@ impl Disk {
             return Err(ResizeError::Fixed { size, most });
         }
         if size > most {
+            // More than that is answered by SIGXFSZ.
+            if self.most_bytes.is_some_and(|limit| size > limit) {
+                return Err(host(io::Error::from_raw_os_error(libc::EFBIG)));
+            }
             self.file.set_len(size).map_err(host)?;
         }
         self.sectors.store(size / SECTOR_SIZE, Ordering::Release);

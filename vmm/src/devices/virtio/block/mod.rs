@@ -33,7 +33,7 @@ use direct::bounce;
 use disk::{Disk, ID_SIZE, TRANSFER_MAX};
 use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
 use error::RequestError;
-use ring::{Operation, Ring};
+use ring::{NO_ROOM, Operation, Ring};
 use vectors::{Direction, Vectors};
 
 pub use direct::Alignment;
@@ -44,15 +44,14 @@ pub use error::BlockError;
 pub const SECTOR_SIZE: u64 = 512;
 /// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
 const HEADER_SIZE: usize = 16;
-/// How long a kernel that has no room for more is left alone.
-const NO_ROOM: Duration = Duration::from_millis(10);
 
 /// A disk, as the requests of one of its queues are done.
 #[derive(Debug)]
 pub struct Block {
-    disk: Arc<Disk>,
-    /// Does several requests at once. Without one, each is done before the next is looked at.
+    /// Does several requests at once. Without one, each is done before the next is looked at. Goes before the disk, which has the
+    /// lock: nobody else is to have the file while something is under way.
     ring: Option<Ring<Begun>>,
+    disk: Arc<Disk>,
     /// Of all of the disk.
     queue_sizes: Vec<u16>,
     /// The queue that it serves.
@@ -363,6 +362,10 @@ impl VirtioDevice for Block {
         let count = |(direction, bytes)| self.disk.count(direction, bytes);
         let result = result.map(|()| moves.map_or(0, count)).map_err(RequestError::Io);
         Some((token, self.answer(memory, status, result)))
+    }
+
+    fn retry(&self) -> Option<Duration> {
+        self.ring.as_ref().filter(|ring| ring.is_stuck()).map(|_| NO_ROOM)
     }
 
     fn wait(&mut self) {

@@ -8,6 +8,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::thread;
+use std::time::Duration;
 
 use io_uring::opcode::{Fsync, Readv, Writev};
 use io_uring::register::Restriction;
@@ -16,6 +18,9 @@ use io_uring::types::{Fixed, FsyncFlags};
 use io_uring::{IoUring, cqueue};
 
 use super::vectors::{Direction, Vectors};
+
+/// How long a kernel that has no room for more is left alone.
+pub(super) const NO_ROOM: Duration = Duration::from_millis(10);
 
 /// The disk's place among the files of its ring.
 const FILE: Fixed = Fixed(0);
@@ -132,8 +137,16 @@ impl<T> Ring<T> {
     /// Waits until an operation is over, if one is under way; or for less, when a signal comes.
     pub(super) fn wait(&self) -> io::Result<()> {
         match self.uring.submit_and_wait(1) {
-            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Err(error),
-            _ => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR) => Ok(()),
+                // It may have room later; until then nobody is to be kept from the processor.
+                Some(libc::EAGAIN | libc::EBUSY) => {
+                    thread::sleep(NO_ROOM);
+                    Ok(())
+                }
+                _ => Err(error),
+            },
         }
     }
 }

@@ -6,8 +6,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::{Source, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SocketFlags, accept_with};
 
 /// The listening side.
 #[derive(Debug)]
@@ -16,23 +19,27 @@ pub struct Socket {
     client: Option<UnixStream>,
     /// Knows the listener while nobody is connected, and whoever is.
     incoming: Epoll,
-    /// Knows whoever is connected.
+    /// Knows whoever is connected, and `gone`.
     outgoing: Epoll,
+    /// Whoever was there has gone: what waits for room for that one waits for nothing.
+    gone: EventFd,
 }
 
 impl Socket {
     /// One whose clients come from `listener`, which must not block.
     pub fn new(listener: UnixListener) -> io::Result<Self> {
         let (incoming, outgoing) = (Epoll::new()?, Epoll::new()?);
+        let gone = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+        watch(&outgoing, gone.as_raw_fd(), EventSet::IN)?;
         watch(&incoming, listener.as_raw_fd(), EventSet::IN)?;
-        Ok(Self { listener, client: None, incoming, outgoing })
+        Ok(Self { listener, client: None, incoming, outgoing, gone })
     }
 
     /// Whoever is there; if nobody is, whoever waits to be.
     fn client(&mut self) -> io::Result<&mut UnixStream> {
         if self.client.is_none() {
-            let (client, _) = self.listener.accept()?;
-            client.set_nonblocking(true)?;
+            // Not by the library's: what makes that not block is an ioctl, for which this thread has no leave.
+            let client = UnixStream::from(accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?);
             watch(&self.incoming, client.as_raw_fd(), EventSet::IN)?;
             watch(&self.outgoing, client.as_raw_fd(), EventSet::OUT)?;
             // Others wait until this one has gone.
@@ -42,11 +49,21 @@ impl Socket {
         self.client.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Whether whoever is there has left for good.
+    fn is_gone(&self) -> bool {
+        let Some(client) = &self.client else { return true };
+        let mut waits = [PollFd::new(client, PollFlags::OUT)];
+        let polled = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        polled.is_ok() && waits.iter().any(|wait| wait.revents().contains(PollFlags::HUP))
+    }
+
     /// Whoever was there has gone: the next one may come. What is closed is watched no more.
     fn hang_up(&mut self) {
         if self.client.take().is_some() {
             // Cannot fail but for lack of memory; then nobody comes any more.
             let _ = watch(&self.incoming, self.listener.as_raw_fd(), EventSet::IN);
+            // A full counter has woken whoever waits.
+            let _ = self.gone.write(1);
         }
     }
 }
@@ -68,6 +85,8 @@ impl Terminal for Socket {
                 Ok(count) if count > 0 => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It has said all that it wants to say, and may still read.
+                Ok(_) if !self.is_gone() => return Err(io::ErrorKind::WouldBlock.into()),
                 // Perhaps another one is waiting.
                 Ok(_) | Err(_) => self.hang_up(),
             }

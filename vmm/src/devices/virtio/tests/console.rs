@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,6 +85,46 @@ fn one_is_there_at_a_time() {
     let mut came = [0; 2];
     let count = (&second).read(&mut came).unwrap();
     assert!(came[..count].ends_with(b"d"), "{came:?}");
+}
+
+#[test]
+fn whoever_has_said_it_all_still_reads_and_whoever_leaves_is_not_waited_for() {
+    let (mut driver, path, counters, _directory) = at_socket(SEND);
+    let client = UnixStream::connect(&path).unwrap();
+    write(&mut driver, b"a");
+    client.shutdown(Shutdown::Write).unwrap();
+    // The other queue finds that there is nothing to read.
+    driver.set(0x50, RECEIVE.into());
+    let _worker = driver.start_worker();
+    thread::sleep(Duration::from_millis(20));
+    let piece = vec![b'x'; 32 << 10];
+    driver.memory.write_slice(&piece, GuestAddress(BUFFERS)).unwrap();
+    let offer = |driver: &mut Driver| {
+        driver.chain(0, &[(BUFFERS, 32 << 10, false)]);
+        driver.offer(0);
+        driver.set(0x50, SEND.into());
+    };
+    offer(&mut driver);
+    let until = |driver: &Driver, index: u16| {
+        let begun = Instant::now();
+        while driver.used_index() < index && begun.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(driver.used_index() >= index, "{} of {index}", driver.used_index());
+    };
+    until(&driver, 2);
+    assert_eq!(read(&client, 1 + (32 << 10)).last(), Some(&b'x'));
+    // Until nothing more goes; then it leaves.
+    let mut offered = 2;
+    while offered < 40 {
+        offer(&mut driver);
+        offered += 1;
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(driver.used_index() < 40, "nobody reads");
+    drop(client);
+    until(&driver, 40);
+    assert!(counted(&counters)[1] > 0);
 }
 
 #[test]

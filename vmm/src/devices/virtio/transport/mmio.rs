@@ -293,6 +293,8 @@ impl VirtioMmio {
     /// does not look on this transport, so a server outside, which never takes long, is waited for.
     fn reset(&mut self) {
         self.config.set_heard(false);
+        // Here, and not when the worker hears of the reset: the next driver may have written by then.
+        self.config.clear_written();
         // What a lane says before it is reset, the reset of the last one clears.
         self.driven.iter().for_each(|lane| lane.reset());
         self.accepted = 0;
