@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     trials.extend(vm::balloon::trials());
-    trials.push(vm::numa::many());
+    trials.push(vm::numa::all_of_288());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());

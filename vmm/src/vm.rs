@@ -211,6 +211,9 @@ impl Vm {
         let basis = Basis { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.basis };
         let table = cpuid::for_vcpu(&self.cpuid, index, basis).map_err(VmError::Cpuid)?;
         vcpu.set_cpuid2(&table).map_err(ioctl("KVM_SET_CPUID2"))?;
+        if self.basis.cpus.needs_wide_ids() {
+            enter_x2apic(&vcpu)?;
+        }
         for msr in registers::msrs(self.flash.is_some()) {
             let msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
             vcpu.set_msrs(&msrs).map_err(ioctl("KVM_SET_MSRS"))?;
@@ -288,6 +291,14 @@ fn check_vcpus(kvm: &Kvm, cpus: CpuTopology) -> Result<(), VmError> {
         return Err(VmError::ApicIds { largest, most: ids.saturating_sub(1) });
     }
     Ok(())
+}
+
+/// Has a local APIC be an x2APIC from the beginning: a kernel that is told of ids beyond 8 bits must find it so (ACPI 6.5, section
+/// 5.2.12.12), and Linux ignores those processors otherwise.
+fn enter_x2apic(vcpu: &VcpuFd) -> Result<(), VmError> {
+    let mut sregs = vcpu.get_sregs().map_err(ioctl("KVM_GET_SREGS"))?;
+    sregs.apic_base |= registers::APIC_BASE_X2APIC;
+    vcpu.set_sregs(&sregs).map_err(ioctl("KVM_SET_SREGS"))
 }
 
 /// Prepares the boot CPU for its start.

@@ -20,11 +20,12 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("numa::an_unmodified_kernel", unmodified),
     ("numa::the_same_through_firmware", through_firmware),
     ("numa::groups_of_processors", groups),
+    ("numa::the_last_of_288_processors", last_of_288),
     ("numa::memory_is_bound_and_threads_are_pinned", bound),
     ("numa::a_node_that_the_host_has_not", no_such_node),
 ];
 
-/// Runs the test that takes minutes.
+/// Runs the test that takes many minutes on an emulated host.
 const MANY: &str = "FLATBOOT_TEST_MANY";
 
 /// A node that a guest is to have.
@@ -44,8 +45,10 @@ fn small() -> [Node; 2] {
     [Node { domain: 0, cpus: "1-3", memory: 256 }, Node { domain: 1, cpus: "0", memory: 1280 + 64 }]
 }
 
-/// `--memory`, `--memory-zone` and `--numa` for them.
-fn with_nodes(guest: Guest, nodes: &[Node]) -> Guest {
+/// `--memory`, `--memory-zone` and `--numa` for them. Each vCPU is a package: of old processors, as the emulated host's, Linux takes a
+/// package to share a cache, whatever they say of caches, and warns if it has several nodes.
+fn with_nodes(mut guest: Guest, nodes: &[Node]) -> Guest {
+    ",topology=1:1:1:4".clone_into(&mut guest.cpu_keys);
     let options = nodes.iter().flat_map(|Node { domain, cpus, memory }| {
         let cpus = if cpus.is_empty() { String::new() } else { format!(",cpus=[{cpus}]") };
         let distances = if *domain == 0 { ",distances=[1@17]" } else { "" };
@@ -84,8 +87,8 @@ fn has_nodes(ended: &Ended, nodes: &[Node]) -> Result<(), Failed> {
         let own = zones.iter().filter(|zone| zone["node"] == number);
         let sum = |name: &str| own.clone().filter_map(|zone| zone[name].as_u64()).sum::<u64>() * 4;
         let (present, managed) = (sum("present"), sum("managed"));
-        // All but the legacy hole of 384 KiB and the first page is present.
-        require((node.memory << 10) - present < 1024, || format!("node {number} has {present} KiB: {zones:?}"))?;
+        // All but the legacy hole of 384 KiB, the first page and what firmware keeps is present.
+        require((node.memory << 10) - present < 4096, || format!("node {number} has {present} KiB: {zones:?}"))?;
         // What the allocator does not have is the memmap, one part in 64; on the first node also the kernel and all else.
         let memmap = node.memory.div_ceil(128) * 2048;
         let taken = present - managed;
@@ -222,21 +225,23 @@ fn no_such_node(lab: &Lab) -> Result<(), Failed> {
     lab.ends(&guest, 1, "host_numa_node=63: this host has no node 63 with memory: must be one of 0").map(drop)
 }
 
-/// As many as need APIC ids of more than 8 bits; interrupts reach them, and the disk's are told to go to the last one.
-pub(crate) fn many() -> Trial {
+/// So many that APIC ids have more than 8 bits. Two are brought up, for all of them take an emulated host longer than anybody waits;
+/// then the last one is, and takes the disk's interrupts.
+fn last_of_288(lab: &Lab) -> Result<(), Failed> {
+    many(lab, "maxcpus=2", "cpus=2,interrupts=/dev/vda@287,cpus=3,interrupts=/dev/vda@1,nodmesg=[Firmware Bug],calm")
+}
+
+fn many(lab: &Lab, cmdline: &str, checks: &str) -> Result<(), Failed> {
+    let disk = lab.path("many.img");
+    fs::File::create(&disk)?.set_len(8 << 20)?;
+    let mut guest = lab.guest().cpus(288).memory("size=4G").cmdline(cmdline).checks(checks);
+    guest.limit = Duration::from_secs(1800);
+    lab.passes(&guest.options(["--disk".to_owned(), format!("path={}", disk.display())])).map(drop)
+}
+
+/// All of them, on a host that is up to it.
+pub(crate) fn all_of_288() -> Trial {
     let wanted = env::var_os(MANY).is_some();
-    Trial::test("numa::288_processors", || {
-        let lab = Lab::get()?;
-        let mut guest = lab
-            .guest()
-            .cpus(288)
-            .memory("size=4G")
-            .checks("cpus=288,interrupts=/dev/vda@287,interrupts=/dev/vda@3,calm");
-        guest.limit = Duration::from_secs(900);
-        let disk = lab.path("many.img");
-        fs::File::create(&disk)?.set_len(8 << 20)?;
-        let guest = guest.options(["--disk".to_owned(), format!("path={}", disk.display())]);
-        lab.passes(&guest).map(drop)
-    })
-    .with_ignored_flag(!wanted)
+    let body = || many(Lab::get()?, "", "cpus=288,interrupts=/dev/vda@287,interrupts=/dev/vda@1,calm");
+    Trial::test("numa::all_of_288_processors", body).with_ignored_flag(!wanted)
 }

@@ -220,11 +220,15 @@ fn acpi_machine<'a>(config: &'a MachineConfig, plan: &'a MemoryPlan, virtio_devi
     acpi::Machine { cpus: config.cpus.topology, virtio_devices, serial, nodes: &config.nodes, slots: plan.slots() }
 }
 
-/// Where each vCPU's thread runs, and what it backs there: memory of the guest's node that the vCPU is on.
+/// Where each vCPU's thread runs, and what it backs there: memory of the guest's node that the vCPU is on. Threads that run anywhere
+/// back any memory.
 fn tasks(config: &MachineConfig, plan: &MemoryPlan, host: &HostBacking) -> Vec<Task> {
-    let nodes: Vec<_> = (0..config.cpus.boot.get()).map(|index| config.nodes.of_cpu(index)).collect();
-    let placed =
-        |ranges: &[GpaRange]| -> Vec<_> { ranges.iter().map(|range| (*range, plan.node_of(range.start()))).collect() };
+    let anywhere = config.cpus.affinity.is_empty();
+    let node_of = |node: u32| if anywhere { 0 } else { node };
+    let nodes: Vec<_> = (0..config.cpus.boot.get()).map(|index| node_of(config.nodes.of_cpu(index))).collect();
+    let placed = |ranges: &[GpaRange]| -> Vec<_> {
+        ranges.iter().map(|range| (*range, node_of(plan.node_of(range.start())))).collect()
+    };
     vcpu::tasks(config.cpus.affinities(), &nodes, &placed(&host.early), &placed(&host.ahead))
 }
 

@@ -29,6 +29,9 @@ const PTE_LARGE: u64 = 1 << 7;
 const LARGE_PAGE: u64 = 2 << 20;
 const ENTRIES: u64 = 512;
 
+/// Of `IA32_APIC_BASE`: the local APIC is an x2APIC.
+pub const APIC_BASE_X2APIC: u64 = 1 << 10;
+
 const MSR_MISC_ENABLE: u32 = 0x1a0;
 const MISC_ENABLE_FAST_STRING: u64 = 1;
 const MSR_MTRR_DEF_TYPE: u32 = 0x2ff;

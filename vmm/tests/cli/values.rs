@@ -122,9 +122,10 @@ fn keys() -> Vec<Row> {
             "run --cpus boot=2,topology=1:1",
             "--cpus topology=1:1: must be THREADS_PER_CORE:CORES_PER_DIE:…, none of them 0",
         ),
+        ("map --cpus boot=2,affinity=[2]", "--cpus affinity=[2]: must be [VCPU…, none above 1023"),
         (
-            "map --cpus boot=2,affinity=[0@[0]",
-            "--cpus boot=2,affinity=[0@[0]: has a list without end: must close every bracket",
+            "map --cpus boot=2,affinity=[0",
+            "--cpus boot=2,affinity=[0: has a list without end: must close every bracket",
         ),
         ("run --memory-zone id=a,size=1G", "--memory size=512M: must be 0 with zones, whose sizes add up"),
         ("map --memory size=0 --memory-zone size=1G", "--memory-zone id=NAME,size=SIZE: is missing: must be given"),
