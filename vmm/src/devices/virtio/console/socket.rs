@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A UNIX socket: whoever connects to it is at the guest's console, one at a time.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
@@ -16,7 +17,7 @@ use rustix::net::{SocketFlags, accept_with};
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    client: Option<UnixStream>,
+    client: Option<File>,
     /// Knows the listener while nobody is connected, and whoever is.
     incoming: Epoll,
     /// Knows whoever is connected, and `gone`.
@@ -36,10 +37,11 @@ impl Socket {
     }
 
     /// Whoever is there; if nobody is, whoever waits to be.
-    fn client(&mut self) -> io::Result<&mut UnixStream> {
+    fn client(&mut self) -> io::Result<&mut File> {
         if self.client.is_none() {
-            // Not by the library's: what makes that not block is an ioctl, for which this thread has no leave.
-            let client = UnixStream::from(accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?);
+            // As a file, and not by the library's way: what makes that not block, and reads from it, are calls for which this
+            // thread has no leave.
+            let client = File::from(accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?);
             watch(&self.incoming, client.as_raw_fd(), EventSet::IN)?;
             watch(&self.outgoing, client.as_raw_fd(), EventSet::OUT)?;
             // Others wait until this one has gone.
