@@ -31,9 +31,18 @@ impl Interface {
     /// `struct virtio_net_config` up to mtu; several queues are not offered.
     pub(super) fn config(&self, is_up: bool) -> Vec<u8> {
         let mut config = self.mac.bytes().to_vec();
-        let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
-        config.extend([if is_up { up } else { 0 }, 0, 0, 0]);
+        config.extend(status(is_up));
+        config.extend([0, 0]);
         config.extend(self.mtu.unwrap_or(0).to_le_bytes());
         config
     }
+}
+
+/// Where `status` is in it: behind the address.
+pub(super) const STATUS: usize = 6;
+
+/// `status`, of a link that is up or not.
+pub(super) fn status(is_up: bool) -> [u8; 2] {
+    let [up, ..] = VIRTIO_NET_S_LINK_UP.to_le_bytes();
+    [if is_up { up } else { 0 }, 0]
 }

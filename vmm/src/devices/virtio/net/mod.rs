@@ -234,7 +234,7 @@ impl VirtioDevice for Net {
     }
 
     fn turned(&mut self) {
-        self.space.change(0, &self.interface.config(self.link.is_up()));
+        self.space.change(interface::STATUS, &interface::status(self.link.is_up()));
     }
 
     fn queue_sizes(&self) -> &[u16] {
