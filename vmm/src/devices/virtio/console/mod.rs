@@ -7,9 +7,11 @@ pub mod pty;
 pub mod socket;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
 use vm_memory::GuestMemoryError;
 
@@ -37,6 +39,13 @@ pub trait Terminal: fmt::Debug + Send {
     /// How many of `bytes` are on their way; [`WouldBlock`](io::ErrorKind::WouldBlock) if whoever is there has to read first. Any
     /// other error means that nobody is.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+/// Whether nobody is at the other end of `end` any more.
+fn has_hung_up(end: &File) -> bool {
+    let mut waits = [PollFd::new(end, PollFlags::OUT)];
+    let polled = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    polled.is_ok() && waits.iter().any(|wait| wait.revents().contains(PollFlags::HUP))
 }
 
 /// A console.

@@ -7,11 +7,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{grantpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-use super::{Source, Terminal};
+use super::{Source, Terminal, has_hung_up};
 
 /// The master side.
 #[derive(Debug)]
@@ -50,9 +49,7 @@ impl Pty {
 
     /// Whether somebody has it open.
     fn is_open(&self) -> bool {
-        let mut waits = [PollFd::new(&self.master, PollFlags::OUT)];
-        let polled = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        polled.is_err() || waits.iter().all(|wait| !wait.revents().contains(PollFlags::HUP))
+        !has_hung_up(&self.master)
     }
 }
 

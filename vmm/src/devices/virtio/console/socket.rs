@@ -9,8 +9,7 @@ use std::os::unix::net::UnixListener;
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::{Source, Terminal};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use super::{Source, Terminal, has_hung_up};
 use rustix::net::{SocketFlags, accept_with};
 
 /// The listening side.
@@ -53,10 +52,7 @@ impl Socket {
 
     /// Whether whoever is there has left for good.
     fn is_gone(&self) -> bool {
-        let Some(client) = &self.client else { return true };
-        let mut waits = [PollFd::new(client, PollFlags::OUT)];
-        let polled = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        polled.is_ok() && waits.iter().any(|wait| wait.revents().contains(PollFlags::HUP))
+        self.client.as_ref().is_none_or(has_hung_up)
     }
 
     /// Whoever was there has gone: the next one may come. What is closed is watched no more.
