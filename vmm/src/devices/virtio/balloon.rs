@@ -183,8 +183,6 @@ impl VirtioDevice for Balloon {
         if self.reports { &[QUEUE_SIZE; 3] } else { &[QUEUE_SIZE; 2] }
     }
 
-    fn activate(&mut self, _features: u64) {}
-
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         match queue {
             _ if !request.is_well_formed() => self.counters.wrong(),

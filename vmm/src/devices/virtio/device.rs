@@ -113,11 +113,15 @@ pub trait VirtioDevice: Send {
     /// Device type (virtio 1.2, section 5).
     fn device_type(&self) -> u32;
 
-    /// Feature bits of this kind of device. The transport adds those of the queues and the transport itself.
-    fn features(&self) -> u64;
+    /// Feature bits of this kind of device; none unless it says so. The transport adds those of the queues and the transport itself.
+    fn features(&self) -> u64 {
+        0
+    }
 
-    /// The device's configuration space.
-    fn config(&self) -> ConfigSpace;
+    /// The device's configuration space; nothing is there unless it says so.
+    fn config(&self) -> ConfigSpace {
+        ConfigSpace::default()
+    }
 
     /// Largest size of each queue, in descriptors, each a power of two.
     fn queue_sizes(&self) -> &[u16];
@@ -139,7 +143,7 @@ pub trait VirtioDevice: Send {
     }
 
     /// The driver is ready, having accepted `features`.
-    fn activate(&mut self, features: u64);
+    fn activate(&mut self, _features: u64) {}
 
     /// What besides the driver gives a queue something to do, each descriptor once. They are watched for edges:
     /// [`ready`](Self::ready) says [`Ready::WhenWoken`] only behind a read that found nothing, or a write that found no room.

@@ -8,7 +8,7 @@ use virtio_bindings::virtio_ids::VIRTIO_ID_RNG;
 use vm_memory::bitmap::BitmapSlice;
 use vm_memory::{GuestMemory as _, Permissions, ReadVolatile, VolatileSlice};
 
-use super::{ConfigSpace, Request, Segment, VirtioDevice, cut};
+use super::{Request, Segment, VirtioDevice, cut};
 use crate::memory::GuestMemory;
 use crate::observe::devices::RngCounters;
 
@@ -77,19 +77,9 @@ impl VirtioDevice for Rng {
         VIRTIO_ID_RNG
     }
 
-    fn features(&self) -> u64 {
-        0
-    }
-
-    fn config(&self) -> ConfigSpace {
-        ConfigSpace::default()
-    }
-
     fn queue_sizes(&self) -> &[u16] {
         &[QUEUE_SIZE]
     }
-
-    fn activate(&mut self, _features: u64) {}
 
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         if !request.is_well_formed() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! virtio console device (virtio 1.2, section 5.3) with one port, and somebody or nobody at the other end of it.
+//! virtio console device (virtio 1.2, section 5.3) with one port, and somebody or nobody at the other end of it. A size, more ports
+//! and writes before the driver is there are not offered.
 //!
 //! What the guest writes while nobody is there is dropped, as on a serial line without a cable: a console does not hold up a guest.
 
@@ -15,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
 use vm_memory::GuestMemoryError;
 
-use super::{ConfigSpace, Ready, Request, Source, VirtioDevice, gather, length, scatter};
+use super::{Ready, Request, Source, VirtioDevice, gather, length, scatter};
 use crate::memory::GuestMemory;
 use crate::observe::devices::SerialCounters;
 use crate::sandbox::Kind;
@@ -130,15 +131,6 @@ impl VirtioDevice for Console {
         VIRTIO_ID_CONSOLE
     }
 
-    fn features(&self) -> u64 {
-        0
-    }
-
-    fn config(&self) -> ConfigSpace {
-        // A size, more ports and writes before the driver is there are not offered.
-        ConfigSpace::default()
-    }
-
     fn queue_sizes(&self) -> &[u16] {
         &[QUEUE_SIZE; 2]
     }
@@ -146,8 +138,6 @@ impl VirtioDevice for Console {
     fn thread(&self) -> Kind {
         Kind::Console
     }
-
-    fn activate(&mut self, _features: u64) {}
 
     fn sources(&self) -> Vec<Source> {
         self.terminal.sources(RECEIVE, SEND).into()

@@ -15,7 +15,7 @@ use super::driver::{BUFFERS, Driver};
 use crate::devices::bus::BusDevice;
 use crate::devices::running::Running;
 use crate::devices::virtio::block::Settings;
-use crate::devices::virtio::{Block, ConfigSpace, Request, Resizer, Source, Token, VirtioDevice};
+use crate::devices::virtio::{Block, Request, Resizer, Source, Token, VirtioDevice};
 use crate::memory::GuestMemory;
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -47,14 +47,6 @@ impl VirtioDevice for Lazy {
         4
     }
 
-    fn features(&self) -> u64 {
-        0
-    }
-
-    fn config(&self) -> ConfigSpace {
-        ConfigSpace::default()
-    }
-
     fn queue_sizes(&self) -> &[u16] {
         &[32]
     }
@@ -62,8 +54,6 @@ impl VirtioDevice for Lazy {
     fn sources(&self) -> Vec<Source> {
         vec![Source::readable(self.wake.as_raw_fd(), 0)]
     }
-
-    fn activate(&mut self, _features: u64) {}
 
     fn begin(&mut self, token: Token, _memory: &GuestMemory, request: &Request) -> Option<u32> {
         self.begun.send((token, request.writable[0].address)).unwrap();

@@ -9,7 +9,7 @@ use vm_memory::Bytes;
 
 use super::driver::{BUFFERS, Driver};
 use crate::devices::running::Running;
-use crate::devices::virtio::{ConfigSpace, Request, VirtioDevice};
+use crate::devices::virtio::{Request, VirtioDevice};
 use crate::memory::GuestMemory;
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -37,14 +37,6 @@ struct Stuck {
 impl VirtioDevice for Stuck {
     fn device_type(&self) -> u32 {
         4
-    }
-
-    fn features(&self) -> u64 {
-        0
-    }
-
-    fn config(&self) -> ConfigSpace {
-        ConfigSpace::default()
     }
 
     fn queue_sizes(&self) -> &[u16] {

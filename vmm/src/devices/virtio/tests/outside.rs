@@ -13,7 +13,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::bus::lock;
 use crate::devices::virtio::outside::{Outside, Ring};
-use crate::devices::virtio::{ConfigSpace, Ready, Request, Source, VirtioDevice, VirtioMmio};
+use crate::devices::virtio::{Ready, Request, Source, VirtioDevice, VirtioMmio};
 use crate::memory::GuestMemory;
 
 /// What has come to the one who serves.
@@ -45,14 +45,6 @@ impl VirtioDevice for Served {
         1
     }
 
-    fn features(&self) -> u64 {
-        0
-    }
-
-    fn config(&self) -> ConfigSpace {
-        ConfigSpace::default()
-    }
-
     fn queue_sizes(&self) -> &[u16] {
         &[QUEUE_SIZE, QUEUE_SIZE]
     }
@@ -60,8 +52,6 @@ impl VirtioDevice for Served {
     fn outside(&mut self) -> Option<&mut dyn Outside> {
         Some(self)
     }
-
-    fn activate(&mut self, _features: u64) {}
 
     fn sources(&self) -> Vec<Source> {
         vec![Source::readable(self.fault.as_raw_fd(), 0)]

@@ -12,7 +12,7 @@ use super::disk;
 use super::driver::{BUFFERS, Driver};
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::limit::{Limiter, Rate};
-use crate::devices::virtio::{Block, ConfigSpace, Request, Source, VirtioDevice};
+use crate::devices::virtio::{Block, Request, Source, VirtioDevice};
 use crate::memory::GuestMemory;
 use crate::observe::devices::{DeviceCounters as _, DiskCounters};
 
@@ -29,19 +29,9 @@ impl VirtioDevice for Watched {
         4
     }
 
-    fn features(&self) -> u64 {
-        0
-    }
-
-    fn config(&self) -> ConfigSpace {
-        ConfigSpace::default()
-    }
-
     fn queue_sizes(&self) -> &[u16] {
         &[32]
     }
-
-    fn activate(&mut self, _features: u64) {}
 
     fn handle(&mut self, _queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
         0

@@ -140,8 +140,6 @@ impl VirtioDevice for Vsock {
         Kind::Vsock
     }
 
-    fn activate(&mut self, _features: u64) {}
-
     fn sources(&self) -> Vec<Source> {
         vec![Source::readable(self.hub.incoming(), RECEIVE), Source::readable(self.hub.outgoing(), SEND)]
     }
