@@ -206,8 +206,7 @@ mod tests {
         drop(lab.running);
         assert!(begin.elapsed() < LONG / 4);
         lab.may.send(()).unwrap();
-        lab.may.send(()).unwrap();
-        // The thread ends, and what it says by goes with it.
+        // The thread ends, and what it says by goes with it: it begins no second write.
         assert!(lab.begun.recv().is_err());
         assert_eq!(*lock(&lab.written), b"hangs");
     }
