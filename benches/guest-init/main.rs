@@ -46,6 +46,7 @@ mod tables;
 mod vsock;
 mod walk;
 mod watch;
+mod work;
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

@@ -13,6 +13,7 @@ use flatboot_bench::modes::Mode;
 use flatboot_bench::observe::Until;
 use flatboot_bench::results::HostPages;
 use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Request, Shape, Threads, Without};
+use flatboot_bench::work::Works;
 use flatboot_bench::{Command, HostOptions, soak, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
@@ -134,6 +135,10 @@ pub(crate) struct SweepArgs {
     /// low-zones, async, arenas, early-threads, known-zero, memory-plan, or all
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     without: Vec<Without>,
+    /// What each guest does after its boot, one after another, in a Debian userland: net, vhost, disk, all, or workloads by their
+    /// names such as tx-4 and read-32; the modes are then async alone unless --mode says otherwise
+    #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', conflicts_with = "until")]
+    work: Vec<Works>,
     /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init
     #[arg(long, value_name = "init|filled", default_value_t)]
     until: Until,
@@ -170,7 +175,8 @@ pub(crate) struct SweepArgs {
 impl SweepArgs {
     pub(crate) fn request(&self) -> Request {
         let shapes = if self.shape.is_empty() { Matrix::shapes(&self.memory, &self.cpus) } else { self.shape.clone() };
-        let by_default: &[&str] = if self.without.is_empty() { &DEFAULT_MODES } else { &[FULL_SET] };
+        let compared = self.without.is_empty() && self.work.is_empty();
+        let by_default: &[&str] = if compared { &DEFAULT_MODES } else { &[FULL_SET] };
         let modes = if self.mode.is_empty() {
             by_default.iter().filter_map(|name| Mode::named(name)).collect()
         } else {
@@ -193,6 +199,7 @@ impl SweepArgs {
             kernel: self.kernel.clone(),
             stock_kernel: self.stock_kernel.clone(),
             until: self.until,
+            work: Works::workloads(&self.work),
             host_pages: self.host_pages,
         }
     }

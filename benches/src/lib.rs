@@ -33,6 +33,7 @@ pub mod spec;
 pub mod stats;
 pub mod sweep;
 pub mod terminal;
+pub mod work;
 
 mod ablation;
 mod atomic_file;

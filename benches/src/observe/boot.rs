@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One boot, from just before the VMM's exec.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,10 +13,12 @@ use std::{fs, thread};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::disable_transparent_huge_pages;
 
+use super::company::Company;
 use super::marks::{self, PortReader, Reported, now_ns};
 use super::memory;
-use super::order::{Content, FILLED_CHECK, INIT_LINE, MarksFrom, Order, Until};
+use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Until};
 use crate::results::{End, HostPages, Sample};
+use crate::work;
 
 /// How long a VMM may take from SIGTERM until it has written its timeline.
 const LAST_WORDS: Duration = Duration::from_secs(60);
@@ -44,6 +46,11 @@ struct Seen {
     init: Option<(u64, Option<memory::Backed>)>,
     /// Whether its check of the memmap passed, once it has said so.
     filled: Option<bool>,
+    /// The rate of each workload, as they are done, and why one could not be.
+    rates: BTreeMap<String, u64>,
+    idle: Option<String>,
+    /// Whether init has said its last.
+    done: bool,
     console: VecDeque<String>,
     messages: VecDeque<String>,
 }
@@ -55,6 +62,7 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
         MarksFrom::Port(path) => Some(PortReader::start(path)?),
         MarksFrom::Timeline(_) | MarksFrom::Nowhere => None,
     };
+    let _company = (order.until == Until::Worked).then(Company::start).transpose()?;
     // Once for nothing: the program and its libraries are then in memory for every VMM alike.
     let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
 
@@ -73,6 +81,12 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
     drop(vmm);
     if order.until == Until::Filled && seen.init.is_some() && seen.filled != Some(true) {
         return Ok(failed(not_filled(order, &seen, ended), &seen));
+    }
+    if order.until == Until::Worked
+        && seen.init.is_some()
+        && let Some(why) = not_worked(order, &seen, ended)
+    {
+        return Ok(failed(why, &seen));
     }
     let (console_ns, host_memory_bytes) = match seen.init {
         // Not for want of trying: a measurement on pages of 4 KiB must be one.
@@ -102,6 +116,7 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
         first_instruction_ns: reported.first_instruction_ns,
         host_memory_bytes,
         marks: reported.marks,
+        work: seen.rates,
     }))
 }
 
@@ -182,7 +197,7 @@ fn watch(
                     seen.init = Some((ns, vmm.pid().and_then(memory::while_stopped)));
                     deadline = Instant::now() + limit;
                 }
-                seen.filled = seen.filled.or_else(|| filled(&line));
+                seen.hear(&line);
                 keep(&mut seen.console, line);
                 if seen.is_all(order.until) && !ending {
                     if !matches!(order.marks, MarksFrom::Timeline(_)) {
@@ -208,15 +223,43 @@ fn watch(
 impl Seen {
     /// Whether there is nothing more to wait for.
     fn is_all(&self, until: Until) -> bool {
-        self.init.is_some() && (until == Until::Init || self.filled.is_some())
+        let enough = match until {
+            Until::Init => true,
+            Until::Filled => self.filled.is_some(),
+            Until::Worked => self.done || self.idle.is_some(),
+        };
+        self.init.is_some() && enough
+    }
+
+    /// Takes what a line of init's says.
+    fn hear(&mut self, line: &str) {
+        let Some((_, json)) = line.split_once(INIT_LINE) else { return };
+        let report = serde_json::from_str::<serde_json::Value>(&format!("{{{json}")).unwrap_or_default();
+        let passed = report["ok"] == true;
+        match report["check"].as_str() {
+            Some(FILLED_CHECK) => self.filled = self.filled.or(Some(passed)),
+            Some(LAST_CHECK) => self.done = true,
+            Some(work::CHECK) => match (report["name"].as_str(), report[work::RATE].as_u64()) {
+                (Some(name), Some(rate)) if passed => drop(self.rates.insert(name.to_owned(), rate)),
+                _ => self.idle = Some(report["error"].as_str().unwrap_or(json).to_owned()),
+            },
+            _ => {}
+        }
     }
 }
 
-/// What a line says of the memmap: whether the check passed, if it is that check's line.
-fn filled(line: &str) -> Option<bool> {
-    let (_, json) = line.split_once(INIT_LINE)?;
-    let report: serde_json::Value = serde_json::from_str(&format!("{{{json}")).ok()?;
-    (report["check"] == FILLED_CHECK).then(|| report["ok"] == true)
+/// Why not all is done, if so.
+fn not_worked(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> Option<String> {
+    let done = seen.rates.len();
+    match (&seen.idle, ended) {
+        (Some(why), _) => Some(format!("the guest could not work: {why}")),
+        (None, _) if seen.done => None,
+        (None, Some(status)) => Some(format!("the VMM ended ({status}) with {done} workloads done")),
+        (None, None) => {
+            let seconds = Duration::from_millis(order.limit_ms).as_secs_f64();
+            Some(format!("the guest was at its work for {seconds} s, with {done} workloads done"))
+        }
+    }
 }
 
 fn not_filled(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> String {

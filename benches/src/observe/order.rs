@@ -13,6 +13,8 @@ use crate::results::HostPages;
 pub const INIT_LINE: &str = "FLATBOOT {";
 /// The guest's check that ends when its kernel's memmap is filled, and what is then looked for on the console.
 pub(super) const FILLED_CHECK: &str = "settle";
+/// The last thing that init says.
+pub(super) const LAST_CHECK: &str = "done";
 
 /// One boot to be observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,8 @@ pub enum Until {
     Init,
     /// Until its init says that the memmap is filled, for [`Order::limit_ms`] after its first line at the most.
     Filled,
+    /// Until its init has done all that it was asked for, just as long; the host's end of its work is there.
+    Worked,
 }
 
 impl FromStr for Until {
@@ -61,6 +65,7 @@ impl fmt::Display for Until {
         f.write_str(match self {
             Self::Init => "init",
             Self::Filled => "filled",
+            Self::Worked => "worked",
         })
     }
 }

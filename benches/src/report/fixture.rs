@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results for unit tests.
 
+use std::collections::BTreeMap;
+
 use crate::results::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
 };
@@ -14,7 +16,7 @@ pub(crate) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
 /// A whole sweep, whose times to init in nanoseconds `init` gives by variant and round.
 pub(crate) fn sweep(variants: Vec<Variant>, runs: u32, init: impl Fn(usize, u32) -> u64) -> Results {
     let sweep =
-        Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0".into(), host_pages: HostPages::Any };
+        Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0".into(), host_pages: HostPages::Any, work: Vec::new() };
     let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(init(variant, round))) };
     let boots = sweep.boots().map(boot).collect();
     Results { format: FORMAT.into(), version: VERSION, sweep, facts: facts(), boots }
@@ -28,6 +30,7 @@ fn sample(init_ns: u64) -> Sample {
         first_instruction_ns: None,
         host_memory_bytes: 40 << 20,
         marks: Vec::new(),
+        work: BTreeMap::new(),
     }
 }
 
@@ -51,6 +54,7 @@ fn facts() -> Facts {
         config_sha256: None,
         stock_build_id: None,
         initramfs_sha256: "0".repeat(64),
+        userland: None,
     };
     Facts {
         host,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// What [`Results::format`] says.
 pub const FORMAT: &str = "flatboot-bench results";
 /// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`],
-/// 2 nothing of [`Sweep::host_pages`].
-pub const VERSION: u32 = 3;
+/// 2 nothing of [`Sweep::host_pages`], 3 nothing of [`Sweep::work`].
+pub const VERSION: u32 = 4;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct Sweep {
     /// The pages that the host may use.
     #[serde(default)]
     pub host_pages: HostPages,
+    /// The names of the workloads ([`crate::work`]) that each guest does, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<String>,
 }
 
 /// The pages that the host may back a VMM's memory with.
@@ -145,6 +148,9 @@ pub struct GuestFacts {
     pub stock_build_id: Option<String>,
     /// SHA-256 of the initramfs.
     pub initramfs_sha256: String,
+    /// The userland that workloads are done in: its directory in the cache, whose name is a hash of its recipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub userland: Option<String>,
 }
 
 /// One boot.
@@ -189,6 +195,9 @@ pub struct Sample {
     pub host_memory_bytes: u64,
     /// What VMM and guest reported, in time order.
     pub marks: Vec<Mark>,
+    /// The rate of each workload, in a second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub work: BTreeMap<String, u64>,
 }
 
 /// One moment.

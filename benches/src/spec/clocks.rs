@@ -47,6 +47,8 @@ fn of_sample(sample: &Sample) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::results::Mark;
 
@@ -54,7 +56,8 @@ mod tests {
         let mark = Mark { ns: inside, name: "user-start".to_owned(), guest: true };
         let (first_instruction_ns, host_memory_bytes) = (None, 1);
         let marks = vec![mark];
-        Sample { init_ns: inside, by_mark: true, console_ns: outside, first_instruction_ns, host_memory_bytes, marks }
+        let work = BTreeMap::new();
+        Sample { init_ns: inside, by_mark: true, console_ns: outside, first_instruction_ns, host_memory_bytes, marks, work }
     }
 
     #[test]

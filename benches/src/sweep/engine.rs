@@ -20,7 +20,8 @@ use crate::door::{Door, Error};
 use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
-use crate::results::{self, Boot, End, FORMAT, Facts, HostPages, Results, Sweep, VERSION, Variant};
+use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Sweep, VERSION, Variant};
+use crate::work::{self, Workload};
 use crate::{artifact, initramfs};
 
 /// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them. The
@@ -52,6 +53,8 @@ pub struct Request {
     pub stock_kernel: Option<PathBuf>,
     /// How long each guest is watched.
     pub until: Until,
+    /// What each guest does, if anything; it is watched until that is done.
+    pub work: Vec<&'static Workload>,
     /// The pages that the host may use.
     pub host_pages: HostPages,
 }
@@ -75,6 +78,7 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished, SweepError> {
     let surroundings = bench.surroundings(stop)?;
     fits(&request.matrix, &surroundings)?;
     let guest = setup::guest(&bench.kernel, bench.stock.as_deref(), &bench.initramfs())?;
+    let guest = GuestFacts { userland: bench.userland.as_deref().and_then(setup::recipe), ..guest };
     let facts = setup::facts(bench.door.kvm(), &surroundings, guest, &bench.vmms);
     let mut results = match earlier {
         Some(earlier) => same(&request.out, earlier, &facts)?,
@@ -95,6 +99,9 @@ fn check(request: &Request) -> Result<(), SweepError> {
     if request.timeout.is_zero() {
         return Err(SweepError::Timeout);
     }
+    if let Some(idler) = request.matrix.vmms.iter().find(|vmm| !request.work.is_empty() && !vmm.works()) {
+        return Err(SweepError::Idler(*idler));
+    }
     if let Some(idle) = request.matrix.idle_switches().first() {
         return Err(SweepError::Idle(idle));
     }
@@ -113,12 +120,22 @@ fn sweep(request: &Request) -> Sweep {
         variants: request.matrix.variants(),
         runs: request.runs,
         timeout_ms: u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX),
-        cmdline: match request.until {
+        cmdline: match watched(request) {
             Until::Init => CMDLINE.to_owned(),
             Until::Filled => CMDLINE.to_owned() + FILLED,
+            Until::Worked => format!("{CMDLINE} flatboot.check={}", checks(&request.work)),
         },
         host_pages: request.host_pages,
+        work: request.work.iter().map(|one| one.name.to_owned()).collect(),
     }
+}
+
+fn watched(request: &Request) -> Until {
+    if request.work.is_empty() { request.until } else { Until::Worked }
+}
+
+fn checks(work: &[&Workload]) -> String {
+    work.iter().map(|one| format!("{}={}", work::CHECK, one.name)).collect::<Vec<_>>().join(",")
 }
 
 /// The file to go on with, if it is of this very sweep.
@@ -189,6 +206,8 @@ struct Bench {
     /// The kernel without the series, if it is booted.
     stock: Option<PathBuf>,
     host_kernel: Option<PathBuf>,
+    /// The disk for workloads, if there are any.
+    userland: Option<PathBuf>,
     until: Until,
     /// The initramfs; in an emulated host also, in memory, what is staged.
     scratch: TempDir,
@@ -202,9 +221,10 @@ impl Bench {
         let stock = has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?;
         let door = Door::open(flatboot.as_deref())?;
         let host_kernel = door.host_kernel()?;
+        let userland = (!request.work.is_empty()).then(artifact::work_disk).transpose().map_err(Error::from)?;
         let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().map_err(SweepError::Scratch)?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        Ok(Self { door, vmms, kernel, stock, host_kernel, until: request.until, scratch })
+        Ok(Self { door, vmms, kernel, stock, host_kernel, userland, until: watched(request), scratch })
     }
 
     fn initramfs(&self) -> PathBuf {
@@ -264,7 +284,7 @@ impl Bench {
         let json = serde_json::to_string(&order).map_err(|error| SweepError::Observer(error.to_string()))?;
         let watched = match self.until {
             Until::Init => 1,
-            Until::Filled => 2,
+            Until::Filled | Until::Worked => 2,
         };
         let limit = Duration::from_millis(sweep.timeout_ms) * watched + OVERHEAD;
         // A host that fails costs one boot and not the sweep.
@@ -292,6 +312,7 @@ impl Bench {
             memory_bytes: variant.memory_bytes,
             cpus: variant.cpus,
             table: table.as_deref(),
+            userland: self.userland.as_deref(),
             without,
         };
         let watch = Watch { limit_ms: sweep.timeout_ms, until: self.until, host_pages: sweep.host_pages };

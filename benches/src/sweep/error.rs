@@ -55,6 +55,9 @@ pub enum SweepError {
         if .0.is_of_flatboot() { " with --vmm flatboot" } else { "" }
     )]
     Idle(&'static Switch),
+    /// A VMM without the devices of workloads.
+    #[error("--vmm {0}: --work is for flatboot and qemu")]
+    Idler(Kind),
     /// QEMU is not installed.
     #[error("--vmm qemu: no qemu-system-x86_64 in PATH; install it or name it: qemu=PATH")]
     NoQemu,

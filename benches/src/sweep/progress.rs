@@ -108,6 +108,7 @@ mod tests {
             timeout_ms: 1,
             cmdline: String::new(),
             host_pages: HostPages::Any,
+            work: Vec::new(),
         };
         let mut progress = Progress::default();
         assert_eq!(progress.left(&sweep, 0), None);

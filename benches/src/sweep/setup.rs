@@ -54,7 +54,13 @@ pub(super) fn guest(kernel: &Path, stock: Option<&Path>, initramfs: &Path) -> Re
         config_sha256: fs::read(config).ok().map(|bytes| sha256(&bytes)),
         stock_build_id: stock.map(build_id).transpose()?.flatten(),
         initramfs_sha256: sha256(&read(initramfs)?),
+        userland: None,
     })
+}
+
+/// What a disk of the cache was made by: its directory's name.
+pub(super) fn recipe(disk: &Path) -> Option<String> {
+    Some(disk.parent()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// The image's GNU build id, if it has one.

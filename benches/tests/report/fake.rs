@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Made-up results that look like measured ones. Nothing here was measured: pictures of it are for looking at pages only.
 
+use std::collections::BTreeMap;
+
 use flatboot_bench::results::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
 };
@@ -77,6 +79,7 @@ pub(crate) fn sweep(cpus: &[u8], runs: u32) -> Results {
         timeout_ms: 120_000,
         cmdline: "console=ttyS0 panic=-1 quiet".into(),
         host_pages: HostPages::Any,
+        work: Vec::new(),
     };
     let mut noise = Noise(42);
     let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(&sweep.variants[variant], &mut noise)) };
@@ -106,6 +109,7 @@ fn sample(variant: &Variant, noise: &mut Noise) -> Sample {
             first_instruction_ns: None,
             host_memory_bytes: host_memory_bytes + (31 << 20),
             marks: Vec::new(),
+            work: BTreeMap::new(),
         };
     }
     let mut ns = 0;
@@ -119,7 +123,7 @@ fn sample(variant: &Variant, noise: &mut Noise) -> Sample {
     let at = |name| marks.iter().find(|mark| mark.name == name).map(|mark| mark.ns);
     let init_ns = at("init-exec").unwrap_or(0);
     let (by_mark, console_ns, first_instruction_ns) = (true, init_ns + 70 * MS, at("first KVM_RUN"));
-    Sample { init_ns, by_mark, console_ns, first_instruction_ns, host_memory_bytes, marks }
+    Sample { init_ns, by_mark, console_ns, first_instruction_ns, host_memory_bytes, marks, work: BTreeMap::new() }
 }
 
 fn facts() -> Facts {
@@ -138,6 +142,7 @@ fn facts() -> Facts {
         config_sha256: Some("0123456789abcdef".repeat(4)),
         stock_build_id: None,
         initramfs_sha256: "fedcba9876543210".repeat(4),
+        userland: None,
     };
     let versions = [("flatboot", "flatboot 0.0.0 (made up)"), ("qemu", "QEMU emulator version 0.0.0 (made up)")];
     Facts {

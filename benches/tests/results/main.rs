@@ -100,6 +100,7 @@ fn reached(init_ns: u64, host_memory_bytes: u64) -> End {
         first_instruction_ns: Some(init_ns / 10),
         host_memory_bytes,
         marks: vec![],
+        work: BTreeMap::new(),
     })
 }
 
@@ -115,6 +116,7 @@ fn results(variants: Vec<Variant>, runs: u32, mut end: impl FnMut(&Variant, u32)
         timeout_ms: 60_000,
         cmdline: "console=ttyS0 quiet".to_owned(),
         host_pages: HostPages::Any,
+        work: Vec::new(),
     };
     let boots = sweep
         .boots()
@@ -160,6 +162,7 @@ fn facts() -> Facts {
             config_sha256: Some("ab".repeat(32)),
             stock_build_id: None,
             initramfs_sha256: "cd".repeat(32),
+            userland: None,
         },
         versions: BTreeMap::from([("flatboot".to_owned(), "flatboot 0.1.0".to_owned())]),
         revision: Some("1234567".to_owned()),

@@ -193,7 +193,7 @@ impl Queues {
         }
         self.reap(device);
         self.tell(device);
-        let mut turn = Turn::default();
+        let (mut turn, mut full) = (Turn::default(), false);
         self.quieten(index);
         let mut next = loop {
             if turn.is_over() {
@@ -203,7 +203,10 @@ impl Queues {
             match device.ready(index) {
                 Ready::Now => {}
                 Ready::In(wait) => break Next::After(wait),
-                Ready::WhenWoken => break Next::WhenNotified,
+                Ready::WhenWoken => {
+                    full = true;
+                    break Next::WhenNotified;
+                }
             }
             turn.looks += 1;
             match self.take(index, request) {
@@ -229,7 +232,7 @@ impl Queues {
             self.announce(index, turn.many);
         }
         // What is over at once may have been what the device had no room for more of.
-        if self.reap(device) && next == Next::WhenNotified {
+        if self.reap(device) && full {
             next = Next::After(Duration::ZERO);
         }
         match device.retry() {

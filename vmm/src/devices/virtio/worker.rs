@@ -110,19 +110,14 @@ impl VirtioWorker {
                 match event.data() {
                     ORDERS if !self.obey() => return,
                     ORDERS => {}
-                    source if source & SOURCE != 0 => self.wake(source & !SOURCE),
+                    // As if it had been notified.
+                    source if source & SOURCE != 0 => {
+                        drop(usize::try_from(source & !SOURCE).map(|index| self.turn(index)));
+                    }
                     queue => drop(usize::try_from(queue).map(|index| self.serve(index))),
                 }
             }
             self.wake_what_is_due();
-        }
-    }
-
-    /// A source of queue `queue` has something: that gets a turn as if it had been notified.
-    fn wake(&self, queue: u64) {
-        if let Some(notify) = usize::try_from(queue).ok().and_then(|queue| self.notify.get(queue)) {
-            // A full counter has a notification pending already.
-            let _ = notify.write(1);
         }
     }
 
@@ -177,11 +172,18 @@ impl VirtioWorker {
                 return false;
             }
         }
+        self.turn(index);
+        true
+    }
+
+    /// Gives queue `index` a turn. Another one comes after everybody else's.
+    fn turn(&mut self, index: usize) {
+        let Some(notify) = self.notify.get(index).filter(|_| self.queues.has(index)) else { return };
         let next = self.queues.turn(index, &mut *self.device, &mut self.request);
         self.device.turned();
-        // Another turn comes after everybody else's.
         match next {
             Next::WhenNotified => {}
+            // A full counter has a notification pending already.
             Next::After(Duration::ZERO) => drop(notify.write(1)),
             Next::After(wait) => {
                 if let Some(due) = self.due.get_mut(index) {
@@ -189,6 +191,5 @@ impl VirtioWorker {
                 }
             }
         }
-        true
     }
 }

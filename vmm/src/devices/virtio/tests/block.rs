@@ -584,3 +584,15 @@ fn a_disk_does_without_a_ring() {
     assert_eq!(request(&mut driver, IN, 2, &[(DATA, 512, true)]), (OK, 513));
     assert_eq!(driver.bytes(DATA, 512), [3; 512]);
 }
+
+/// The kernel has what it is asked for in memory: the request is over before its turn is, and there is nothing to look at again.
+#[test]
+fn what_is_over_at_once_takes_one_turn() {
+    let file = TempFile::new().unwrap();
+    file.as_file().write_all(&[7; 4096]).unwrap();
+    let mut driver = driver(&file, false);
+    put_header(&driver, IN, 0);
+    driver.chain(0, &[(HEADER, 16, false), (DATA, 512, true), (STATUS, 1, true)]);
+    driver.offer(0);
+    assert_eq!((driver.kick(), status(&driver)), (1, OK));
+}

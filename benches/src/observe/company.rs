@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host's end of [workloads](crate::work): two taps, a file for a disk, and whoever answers.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+
+use crate::work::{DATA_FILE, DATA_MIB, ECHO_PORT, LINKS};
+
+/// Arguments: the file, its size in MiB, then name and address of each tap. It says a line when all is there, and clears it away
+/// when nobody holds its standard input any more. What an earlier one left behind is taken over.
+const SCRIPT: &str = r#"
+    set -e
+    PATH=$PATH:/usr/sbin:/sbin
+    command -v iperf3 >/dev/null || { echo 'iperf3: not found: benches/packages.sh work' >&2; exit 1; }
+    file=$1 size=$2 taps= server=; shift 2
+    trap 'kill $server || :; for tap in $taps; do ip link delete $tap; done; rm -f "$file"' EXIT
+    while [ $# -gt 0 ]; do
+        ip link delete "$1" 2>/dev/null || :
+        ip tuntap add dev "$1" mode tap
+        taps="$taps $1"
+        ip address add "$2/24" dev "$1"
+        ip link set "$1" up
+        shift 2
+    done
+    dd if=/dev/zero of="$file" bs=1M count="$size" 2>/dev/null
+    iperf3 --server >/dev/null 2>&1 & server=$!
+    echo ready
+    read -r _ || :
+"#;
+
+/// Gone when dropped.
+#[derive(Debug)]
+pub(super) struct Company {
+    script: Child,
+    /// What the script waits for the end of.
+    hold: Option<ChildStdin>,
+}
+
+impl Company {
+    /// Returns when all is there.
+    pub(super) fn start() -> io::Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", SCRIPT, "company", DATA_FILE, &DATA_MIB.to_string()]);
+        for link in LINKS {
+            command.args([link.tap, &link.host.to_string()]);
+        }
+        let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let (hold, said, complaint) = (script.stdin.take(), script.stdout.take(), script.stderr.take());
+        let company = Self { script, hold };
+        let mut line = String::new();
+        BufReader::new(said.ok_or(io::ErrorKind::BrokenPipe)?).read_line(&mut line)?;
+        if line.is_empty() {
+            let mut why = String::new();
+            complaint.ok_or(io::ErrorKind::BrokenPipe)?.read_to_string(&mut why)?;
+            return Err(io::Error::other(format!("the host's end of the work: {}", why.trim())));
+        }
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, ECHO_PORT))?;
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || echo(stream));
+            }
+        });
+        Ok(company)
+    }
+}
+
+impl Drop for Company {
+    fn drop(&mut self) {
+        drop(self.hold.take());
+        // It ends by itself now.
+        let _ = self.script.wait();
+    }
+}
+
+/// Each byte by itself, at once.
+fn echo(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut bytes = [0; 64];
+    loop {
+        match stream.read(&mut bytes)? {
+            0 => return Ok(()),
+            count => stream.write_all(&bytes[..count])?,
+        }
+    }
+}
