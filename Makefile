@@ -18,6 +18,8 @@ DEBUG_KERNEL ?= debug
 MODES  ?= parallel async ondemand
 DURATION ?= 600
 TIMES  ?= 1000
+CUTS   ?= 200
+SERVE  ?= 60
 SECONDS ?= 300
 TARGETS ?=
 INPUT  ?=
@@ -48,7 +50,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service work
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -131,6 +133,14 @@ repeat: build ## what must be the same each time, TIMES=1000 over: lives of VMs 
 	@benches/packages.sh kernel
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet --release -p flatboot-bench --test vm -- api::pauses
 
+service: build ## Debian with nginx and ssh on a tap for 64 clients, amid malformed packets and floods: SERVE=60 seconds
+	@benches/packages.sh kernel rootfs net work
+	FLATBOOT_SECONDS='$(SERVE)' cargo test --quiet --release -p flatboot-bench --test vm -- service::
+
+power: build ## power cuts under writes that are flushed, CUTS=200 (long): nothing that the guest was told is safe may be lost
+	@benches/packages.sh kernel rootfs
+	FLATBOOT_TIMES='$(CUTS)' cargo test --quiet --release -p flatboot-bench --test vm -- power::
+
 shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
@@ -143,6 +153,10 @@ bench-quick: build ## the same, smaller (24 boots)
 
 ablation: build ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)
 	@$(call sweep,--memory 1G$(comma)64G$(comma)256G --without all --vmm flatboot --runs '$(RUNS)')
+
+work: build ## what guests get done, under flatboot and QEMU: network and disk, RUNS=10 (22 boots of 17 workloads)
+	@benches/packages.sh work
+	@$(call sweep,--work all --memory 1G --vmm flatboot$(comma)qemu --runs '$(RUNS)' --timeout 600)
 
 spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10; KERNEL=cloud
 	@benches/packages.sh kernel

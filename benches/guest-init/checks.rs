@@ -44,6 +44,7 @@
 //! | `nodmesg=TEXT` | no line does | the same |
 //! | `vmstat` | /proc/vmstat can be read | `values` |
 //! | `echo` | a line comes from the console; `ready` asks for it | `line` |
+//! | `ledger=/dev/vda` | its ext4 takes record after record, each flushed; whoever listens is told of each: `written` | `records` |
 //! | `work=WORKLOAD` | the userland on a disk did that workload of benches/src/work.rs; no check comes after it | `name`, `rate` a second |
 //! | `loaded=NAME:NAME` | each of these modules is loaded | `modules`: all that are |
 //! | `text` | the address of the kernel's text can be read | `address` |
@@ -53,8 +54,8 @@ use serde_json::{Map, Value};
 
 use crate::outcome::Outcome;
 use crate::{
-    accounts, buddy, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, memmap, memory, modules, net, nodes,
-    processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
+    accounts, buddy, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, ledger, memmap, memory, modules,
+    net, nodes, processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -117,6 +118,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "inodes" => tables::inodes(),
         "mounts" => tables::mounts(),
         "echo" => devices::echo(),
+        "ledger" => ledger::ledger(needed("DEVICE")?),
         "work" => work::work(needed("WORKLOAD")?),
         _ => Err(format!("{name}: no such check")),
     }

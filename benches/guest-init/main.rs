@@ -28,6 +28,7 @@ mod hugetlb;
 mod identifiers;
 mod interrupts;
 mod kernel;
+mod ledger;
 mod loopback;
 mod memmap;
 mod memory;

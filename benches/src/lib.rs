@@ -37,6 +37,7 @@ pub mod work;
 
 mod ablation;
 mod atomic_file;
+mod rates;
 mod served;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};

@@ -174,7 +174,8 @@ impl Workload {
     /// All workloads as docs/measuring.md shows them.
     #[must_use]
     pub fn table() -> String {
-        let row = |one: &Self| format!("| `{}` | `{}` | {} | {} |\n", one.name, one.group(), one.meaning, one.unit.name());
+        let row =
+            |one: &Self| format!("| `{}` | `{}` | {} | {} |\n", one.name, one.group(), one.meaning, one.unit.name());
         "| Workload | Group | What is done | Counted in a second |\n|---|---|---|---|\n".to_owned()
             + &WORKLOADS.iter().map(row).collect::<String>()
     }

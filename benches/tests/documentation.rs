@@ -8,6 +8,7 @@ use std::process::Command;
 use flatboot_bench::modes::MODES;
 use flatboot_bench::spec::Section;
 use flatboot_bench::sweep::{SWITCHES, Switch};
+use flatboot_bench::work::Workload;
 
 const SPECIFICATION: &str = include_str!("../../docs/SPECIFICATION.md");
 const MEASURING: &str = include_str!("../../docs/measuring.md");
@@ -30,6 +31,11 @@ fn the_specification_lists_every_promise() {
 #[test]
 fn measuring_lists_every_part() {
     holds(MEASURING, "docs/measuring.md", "parts", &Switch::table());
+}
+
+#[test]
+fn measuring_lists_every_workload() {
+    holds(MEASURING, "docs/measuring.md", "work", &Workload::table());
 }
 
 #[test]

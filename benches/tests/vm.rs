@@ -16,6 +16,8 @@ mod vm {
     pub(crate) mod memmap;
     pub(crate) mod net;
     pub(crate) mod numa;
+    pub(crate) mod power;
+    pub(crate) mod service;
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
@@ -45,6 +47,15 @@ fn main() -> ExitCode {
             }
         };
     }
+    if let Ok(role) = env::var(vm::service::ROLE) {
+        return match vm::service::role(&role) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{role}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let mut arguments = Arguments::from_args();
     // Guests share one host; each alone gets all of it.
     arguments.test_threads = Some(1);
@@ -61,6 +72,7 @@ fn main() -> ExitCode {
         vm::sweep::TESTS,
         vm::tables::TESTS,
         vm::numa::TESTS,
+        vm::power::TESTS,
         vm::cloud::tests(),
     ]
     .concat();
@@ -77,6 +89,7 @@ fn main() -> ExitCode {
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());
+    trials.extend(vm::service::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
     conclusion.exit_code()

@@ -50,6 +50,7 @@ pub(super) fn others(a: &Results, b: &Results) -> Vec<Difference> {
         ("stock build id", short(&guest_a.stock_build_id), short(&guest_b.stock_build_id)),
         ("guest config", short(&guest_a.config_sha256), short(&guest_b.config_sha256)),
         ("initramfs", short(&Some(guest_a.initramfs_sha256.clone())), short(&Some(guest_b.initramfs_sha256.clone()))),
+        ("userland", guest_a.userland.clone(), guest_b.userland.clone()),
         ("command line", Some(a.sweep.cmdline.clone()), Some(b.sweep.cmdline.clone())),
         ("host memory", Some(bytes(host_a.memory_bytes)), Some(bytes(host_b.memory_bytes))),
         ("host pages", Some(a.sweep.host_pages.to_string()), Some(b.sweep.host_pages.to_string())),

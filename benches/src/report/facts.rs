@@ -53,6 +53,7 @@ fn of(results: &Results) -> Vec<(String, String)> {
         ("Kernel build id", guest.build_id.clone().unwrap_or_else(unknown)),
         ("Kernel config, SHA-256", guest.config_sha256.clone().unwrap_or_else(unknown)),
         ("Initramfs, SHA-256", guest.initramfs_sha256.clone()),
+        ("Userland", guest.userland.clone().unwrap_or("none".into())),
         ("Command line", results.sweep.cmdline.clone()),
         ("Source revision", revision.clone().unwrap_or_else(unknown)),
     ];

@@ -15,8 +15,14 @@ pub(crate) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
 
 /// A whole sweep, whose times to init in nanoseconds `init` gives by variant and round.
 pub(crate) fn sweep(variants: Vec<Variant>, runs: u32, init: impl Fn(usize, u32) -> u64) -> Results {
-    let sweep =
-        Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0".into(), host_pages: HostPages::Any, work: Vec::new() };
+    let sweep = Sweep {
+        variants,
+        runs,
+        timeout_ms: 60_000,
+        cmdline: "console=ttyS0".into(),
+        host_pages: HostPages::Any,
+        work: Vec::new(),
+    };
     let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(init(variant, round))) };
     let boots = sweep.boots().map(boot).collect();
     Results { format: FORMAT.into(), version: VERSION, sweep, facts: facts(), boots }

@@ -118,6 +118,13 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup, DrawError> {
             }
             (parts)
         })) }
+        @if let Some(work) = tables::work(section) { (part("What guests got done", &html! {
+            p {
+                "In a second, after their boot, and over what the same guest got done under QEMU: 2 says twice as much; an interval "
+                "that contains 1 shows no difference."
+            }
+            (work)
+        })) }
         @if let Some(failures) = failures { (part("Failed boots", &failures)) }
         (part("Raw samples", &html! {
             p {

@@ -4,8 +4,10 @@
 use maud::{Markup, html};
 
 use crate::ablation::{Part, Worth, sets};
+use crate::rates::{Rate, rates};
 use crate::results::{Boot, End, Group, Variant, groups};
 use crate::stats::{Summary, median, ratio};
+use crate::sweep::describe;
 
 use super::format::{bytes, duration, milliseconds, times};
 use super::model::{Line, Section, Source};
@@ -77,6 +79,39 @@ fn parts_of(source: &Source, named: bool) -> Option<Markup> {
         } }))
     } };
     (!sets.is_empty()).then_some(table)
+}
+
+/// What guests got done, of the files in which they had something to do; none if there is no such file.
+pub(super) fn work(section: &Section<'_>) -> Option<Markup> {
+    let tables: Vec<_> =
+        section.sources.iter().filter_map(|source| work_of(source, section.sources.len() > 1)).collect();
+    (!tables.is_empty()).then(|| html! { @for table in tables { (table) } })
+}
+
+fn work_of(source: &Source, named: bool) -> Option<Markup> {
+    let groups = groups(&source.results);
+    let all = rates(&groups);
+    let columns = ["Workload", "", "Boots", "Median", "QEMU", "Ratio", "95 % interval"];
+    let show = |rate: &Rate, median: Option<u64>| median.map_or(NOTHING.into(), |median| rate.show(median));
+    let interval = |rate: &Rate| rate.interval.map(|interval| format!("{:.3} to {:.3}", interval.low, interval.high));
+    let table = html! { @for variant in &all {
+        @let name = describe(variant.variant);
+        @let title = if named { format!("{name} ({})", source.name) } else { name };
+        (scroll(&title, &html! { table.summary {
+            caption { (title) }
+            thead { tr { @for name in columns { th scope="col" { (name) } } } }
+            tbody { @for rate in &variant.rates { tr {
+                th scope="row" { (rate.workload.name) }
+                td { (rate.workload.meaning) }
+                td { (rate.n) }
+                td { (show(rate, rate.median)) }
+                td { (show(rate, rate.yardstick)) }
+                td.strong[rate.is_more().is_some()] { (rate.ratio.map_or(NOTHING.into(), |ratio| format!("{ratio:.3}"))) }
+                td { (interval(rate).unwrap_or(NOTHING.into())) }
+            } } }
+        } }))
+    } };
+    (!all.is_empty()).then_some(table)
 }
 
 /// What a line chart shows: a row for each x, a column for each line.

@@ -16,6 +16,9 @@ pub(super) fn head(results: &Results, path: &Path, screen: Screen) -> String {
         list.push(("machine", format!("{machine}, below the emulated host")));
     }
     list.push(("guest", guest(&facts.guest)));
+    if let Some(userland) = &facts.guest.userland {
+        list.push(("userland", userland.clone()));
+    }
     list.push(("command line", sweep.cmdline.clone()));
     if sweep.host_pages == HostPages::Small {
         list.push(("host pages", "4 KiB only".to_owned()));

@@ -3,6 +3,7 @@
 
 mod ablation;
 mod head;
+mod rates;
 
 use std::fmt::Write;
 use std::path::Path;
@@ -46,10 +47,13 @@ pub fn render(results: &Results, path: &Path, screen: Screen) -> String {
         out += &warning(text, screen.width);
     }
     let failures = failures(&groups);
-    let ablation = ablation::table(&groups);
+    let (ablation, rates) = (ablation::table(&groups), rates::table(&groups));
     out += &drawn(&table(groups), LEGEND, screen);
     if let Some(table) = ablation {
         out += &drawn(&table, ablation::LEGEND, screen);
+    }
+    if let Some(table) = rates {
+        out += &drawn(&table, rates::LEGEND, screen);
     }
     if !failures.is_empty() {
         let _ = write!(out, "\n  Last failure of each variant that had one\n{}", fields(&failures, screen.width));

@@ -115,10 +115,23 @@ impl Bench {
         Ok(guest.options(["--firmware".into(), artifact::firmware()?.into_os_string()]))
     }
 
-    /// Where a control socket and a file of events can be made: sockets need a file system of the host's own.
+    /// Where a control socket and a file of events can be made.
     pub(super) fn control(&self) -> (PathBuf, PathBuf) {
+        (self.socket("flatboot.socket"), self.scratch.join("events"))
+    }
+
+    /// Where a socket can be made: it needs a file system of the host's own.
+    pub(super) fn socket(&self, name: &str) -> PathBuf {
         let sockets = if self.door.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
-        (sockets.join("flatboot.socket"), self.scratch.join("events"))
+        sockets.join(name)
+    }
+
+    /// An empty disk of 64 MiB, which takes no room.
+    pub(super) fn disk(&self, name: &str) -> Result<PathBuf, BenchError> {
+        let path = self.scratch.join(name);
+        let made = fs::File::create(&path).and_then(|file| file.set_len(64 << 20));
+        made.map_err(|source| BenchError::Scratch { path: path.clone(), source })?;
+        Ok(path)
     }
 
     /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).

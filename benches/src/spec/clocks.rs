@@ -57,7 +57,15 @@ mod tests {
         let (first_instruction_ns, host_memory_bytes) = (None, 1);
         let marks = vec![mark];
         let work = BTreeMap::new();
-        Sample { init_ns: inside, by_mark: true, console_ns: outside, first_instruction_ns, host_memory_bytes, marks, work }
+        Sample {
+            init_ns: inside,
+            by_mark: true,
+            console_ns: outside,
+            first_instruction_ns,
+            host_memory_bytes,
+            marks,
+            work,
+        }
     }
 
     #[test]

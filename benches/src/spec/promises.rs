@@ -152,6 +152,32 @@ pub const PROMISES: &[Promise] = &[
         }),
     },
     Promise {
+        name: "devices-boot",
+        section: Section::Speed,
+        statement: "time to init with a network interface, vsock, a balloon and two disks is {bound} times that with one disk",
+        proof: Proof::Speed(Claim {
+            step: (EXEC, "init-exec"),
+            variants: speed::devices,
+            above: "all devices",
+            below: "one disk",
+            bound: Bound::AtMost(1.05),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 1,
+            also: speed::nothing,
+        }),
+    },
+    work(
+        "work-net",
+        "what a guest sends, receives and is answered over a tap: {bound} times what it is under QEMU's microvm",
+        &["--work", "net", "--timeout", "600"],
+    ),
+    work("work-vhost", "the same by vhost-net: {bound} times", &["--work", "vhost", "--timeout", "600"]),
+    work(
+        "work-disk",
+        "what a guest reads, writes and flushes: {bound} times what it is under QEMU's microvm by io_uring",
+        &["--work", "disk", "--timeout", "600"],
+    ),
+    Promise {
         name: "served",
         section: Section::Speed,
         statement: "from the request vm.boot to the guest's first instruction it takes {bound} times as long as from exec by command line",
@@ -343,6 +369,13 @@ const fn ondemand(name: &'static str, statement: &'static str, memory: &'static 
     let measure = Measure::HostMemory(mib);
     let claim = SweepClaim { vmm: "flatboot", mode: "ondemand", memory, options: &[], measure };
     Promise { name, section: Section::Size, statement, proof: Proof::Sweep(claim) }
+}
+
+/// A group of workloads, under flatboot and QEMU.
+const fn work(name: &'static str, statement: &'static str, options: &'static [&'static str]) -> Promise {
+    let measure = Measure::Work(Bound::AtLeast(1.0));
+    let claim = SweepClaim { vmm: "flatboot,qemu", mode: "async", memory: "1G", options, measure };
+    Promise { name, section: Section::Speed, statement, proof: Proof::Sweep(claim) }
 }
 
 const fn firmware(

@@ -145,6 +145,17 @@ pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     ])
 }
 
+/// What a VM is commonly given, and the least that one is. The disks and the tap are made for it, and gone with its host.
+pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let guest = bench.guest("guest")?;
+    let disk = |name| bench.disk(name).map(|path| ["--disk".to_owned(), format!("path={}", path.display())]);
+    let one = guest.options(disk("one.disk")?);
+    let vsock = format!("cid=3,socket={}", bench.socket("flatboot.vsock").display());
+    let more = ["--net", "tap=flatboot-spec,ip=198.18.252.1", "--vsock", &vsock, "--balloon", "size=0"];
+    let all = one.clone().options(disk("two.disk")?).options(more);
+    Ok(vec![Variant { name: "all devices", guest: all }, Variant { name: "one disk", guest: one }])
+}
+
 /// A command line, and a request to a server that has been told of the VM before.
 pub(super) fn served(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     let guest = bench.guest("guest")?;

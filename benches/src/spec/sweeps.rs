@@ -8,6 +8,7 @@ use std::{env, io};
 use super::bound::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
 use super::outcome::{Outcome, Status};
 use super::samples::milliseconds;
+use crate::rates::{Rate, rates};
 use crate::results::{self, Group, Results, ResultsError, groups};
 use crate::stats::{self, median};
 use crate::sweep::describe;
@@ -16,7 +17,7 @@ use crate::terminal::bytes;
 /// What is promised of a sweep's results.
 #[derive(Debug)]
 pub struct SweepClaim {
-    /// The VMM, as `flatboot-bench run` calls it.
+    /// The VMM, or several with commas between them, as `flatboot-bench run` calls it.
     pub vmm: &'static str,
     /// The mode of `memmap_init=`.
     pub mode: &'static str,
@@ -35,6 +36,8 @@ pub enum Measure {
     Growth(Bound),
     /// Median host memory at init, in MiB, of the largest variant: at most so much.
     HostMemory(u64),
+    /// What guests got done under flatboot over the same under QEMU, median of the rounds, of the workload that fares worst.
+    Work(Bound),
 }
 
 /// There is nothing to judge.
@@ -64,6 +67,9 @@ pub(super) enum SweepsError {
     /// The sweep does not have what is to be judged.
     #[error("the sweep has no two sizes to compare")]
     NoSizes,
+    /// The same of workloads.
+    #[error("the sweep has no workload of flatboot and QEMU to compare")]
+    NoWork,
 }
 
 /// Runs `flatboot-bench run` with `arguments` and `runs` rounds that count. The results stay in `out`.
@@ -89,7 +95,7 @@ impl SweepClaim {
     /// What the number must be, in words.
     pub(super) fn bound(&self) -> String {
         match self.measure {
-            Measure::Growth(bound) => bound.to_string(),
+            Measure::Growth(bound) | Measure::Work(bound) => bound.to_string(),
             Measure::HostMemory(mib) => format!("at most {mib} MiB"),
         }
     }
@@ -98,7 +104,7 @@ impl SweepClaim {
     pub(super) fn rounds(&self, runs: usize) -> usize {
         match self.measure {
             Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_CLOSE_BOUNDS),
-            Measure::HostMemory(_) => runs,
+            Measure::HostMemory(_) | Measure::Work(_) => runs,
         }
     }
 
@@ -108,6 +114,9 @@ impl SweepClaim {
         groups.sort_by_key(|group| group.variant.memory_bytes);
         if let Some(group) = groups.iter().find(|group| group.failed > 0 || group.samples.is_empty()) {
             return Err(failure(group));
+        }
+        if let Measure::Work(bound) = self.measure {
+            return work(&groups, bound);
         }
         let (Some(smallest), Some(largest)) = (groups.first(), groups.last()) else { return Err(SweepsError::NoSizes) };
         let runs =
@@ -124,10 +133,32 @@ impl SweepClaim {
                 let taken = median(&largest.memory()).unwrap_or(u64::MAX);
                 (taken <= mib << 20, format!("{}  ({runs})", bytes(taken)))
             }
+            Measure::Work(_) => return Err(SweepsError::NoWork),
         };
         let status = if holds { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured, details: groups.iter().map(line).collect() })
     }
+}
+
+/// Whether the workload that fares worst holds `bound`.
+fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome, SweepsError> {
+    let all = rates(groups);
+    let compared = all.iter().flat_map(|variant| &variant.rates).filter_map(|rate| Some((rate.by_round?, rate)));
+    let (ratio, worst) = compared.min_by(|(a, _), (b, _)| a.total_cmp(b)).ok_or(SweepsError::NoWork)?;
+    let told = |rate: &Rate| {
+        let median = |median: Option<u64>| median.map_or_else(|| "-".to_owned(), |median| rate.show(median));
+        let interval = rate.interval.map(|interval| format!(", interval {:.2} to {:.2}", interval.low, interval.high));
+        let ratio = rate.by_round.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let (own, other) = (median(rate.median), median(rate.yardstick));
+        format!("{:<10}  {ratio:>5} ×  ({own} / {other}{})", rate.workload.name, interval.unwrap_or_default())
+    };
+    let status = if bound.holds(ratio) { Status::Held } else { Status::Missed };
+    let details = all.iter().flat_map(|variant| &variant.rates).map(told).collect();
+    Ok(Outcome {
+        status,
+        measured: format!("{ratio:.2} ×  ({}, the least; {} runs)", worst.workload.name, worst.n),
+        details,
+    })
 }
 
 fn failure(group: &Group<'_>) -> SweepsError {
@@ -155,6 +186,7 @@ fn line(group: &Group<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rates::tests::worked;
     use crate::report::fixture::{GIB, sweep, variant};
     use crate::results::End;
 
@@ -192,6 +224,16 @@ mod tests {
         let outcome = judged(Measure::HostMemory(40), &sizes(100));
         assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "40.0 MiB  (3 runs)"));
         assert_eq!(judged(Measure::HostMemory(39), &sizes(100)).status, Status::Missed);
+    }
+
+    #[test]
+    fn the_worst_workload_is_held_to_the_bound() {
+        let results = worked("tx-1", |variant, round| [99, 100][variant] * u64::from(round + 1));
+        let outcome = judged(Measure::Work(Bound::AtLeast(0.99)), &results);
+        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "0.99 ×  (tx-1, the least; 7 runs)"));
+        assert_eq!(judged(Measure::Work(Bound::AtLeast(1.0)), &results).status, Status::Missed);
+        let idle = claim(Measure::Work(Bound::AtLeast(1.0))).judge(&sizes(100));
+        assert!(matches!(idle, Err(SweepsError::NoWork)));
     }
 
     #[test]

@@ -282,7 +282,7 @@ fn flatboot_work(guest: &Guest<'_>) -> Vec<String> {
     words(&["--disk", &root, "--disk", &data]).into_iter().chain(nets).collect()
 }
 
-/// The same of QEMU's microvm: the data disk by io_uring and on a thread of its own, which is the fastest that it has.
+/// The same of QEMU's microvm: the data disk by `io_uring` and on a thread of its own, which is the fastest that it has.
 fn qemu_work(guest: &Guest<'_>) -> Vec<String> {
     let Some(userland) = guest.userland else { return Vec::new() };
     let userland = userland.display().to_string().replace(',', ",,");
