@@ -132,7 +132,7 @@ impl Route {
 fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
     if handed.more {
         return Err(format!(
-            "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one, of a tap or a socket"
+            "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one for each pair of queues"
         ));
     }
     NetOption::from_client(body)?.handed(handed.descriptors)

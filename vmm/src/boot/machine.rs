@@ -332,14 +332,14 @@ fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<Vi
     for (index, net) in config.nets.drain(..).enumerate() {
         let id = net.id.clone().unwrap_or_else(|| format!("_net{index}"));
         match net.end {
-            NetEnd::Thread(link) => {
-                let device = Net::new(link, net.name, net.interface, both_ways(net.limits));
+            NetEnd::Thread(link, others) => {
+                let device = Net::new(link, others, net.name, net.interface, both_ways(net.limits));
                 counters.push((id, device.counters()));
                 devices.push(Box::new(device));
             }
             // The tap itself counts what the kernel does.
-            NetEnd::Kernel(tap) => {
-                devices.push(Box::new(Vhost::new(tap, net.interface, memory).map_err(host("vhost-net"))?));
+            NetEnd::Kernel(tap, others) => {
+                devices.push(Box::new(Vhost::new(tap, others, net.interface, memory).map_err(host("vhost-net"))?));
             }
         }
     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     /// Names of fields and values, right and wrong.
-    const WORDS: [&str; 45] = [
+    const WORDS: [&str; 46] = [
         "payload",
         "kernel",
         "cmdline",
@@ -120,6 +120,7 @@ mod tests {
         "disks",
         "net",
         "fds",
+        "num_queues",
         "passt",
         "forward",
         "1:2",

@@ -230,7 +230,8 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwrite64, Always),
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
-    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
+    // And which of its queues are used.
+    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD, TUNSETQUEUE])),
     // Whether a tap that takes no frames is switched off.
     Call(libc::SYS_ppoll, Always),
     // A socket to a network, when its device goes.
@@ -287,6 +288,7 @@ const VHOST: &[Call] = &[
             1,
             &[
                 TUNSETOFFLOAD,
+                TUNSETQUEUE,
                 VHOST_SET_FEATURES,
                 VHOST_SET_VRING_NUM,
                 VHOST_SET_VRING_ADDR,
@@ -375,6 +377,7 @@ const TUNSETIFF: u32 = 0x4004_54ca;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;
 const TUNGETIFF: u32 = 0x8004_54d2;
 const TUNSETVNETHDRSZ: u32 = 0x4004_54d8;
+const TUNSETQUEUE: u32 = 0x4004_54d9;
 
 /// `_IO(VHOST_VIRTIO, 0x01)`, and of those that a thread makes, `_IOW` with a `u64`, `struct vhost_vring_state`, `vhost_vring_addr` and
 /// `vhost_vring_file`.

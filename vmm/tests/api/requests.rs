@@ -154,7 +154,7 @@ fn nets() -> Result<(), Failed> {
     )?;
     refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "mac": "x"}"#, 400, "x: must be six bytes")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;
-    let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56", "queue_size": 256}]);
+    let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56", "num_queues": 2, "queue_size": 256}]);
     require(server.info()["config"]["net"] == expected, || server.info().to_string())
 }
 

@@ -50,6 +50,13 @@ pub(crate) fn rows() -> Vec<Row> {
             "--net tap=lo: is another kind of interface: must be a tap with one queue, or not exist",
         )
         .needs(Needs::Taps),
+        error(
+            "the same with several queues",
+            "run --net tap=lo,num_queues=4",
+            "--net tap=lo: is another kind of interface: must be a tap with several queues (`ip tuntap add … multi_queue`), or not \
+             exist",
+        )
+        .needs(Needs::Taps),
     ]
 }
 
@@ -63,13 +70,35 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
             .collect();
     let name = "a tap that is switched off is no network";
     trials.push(Trial::test(name, is_switched_off).with_ignored_flag(host.skips(name, Needs::Taps)));
+    let name = "queues of a tap are used or not";
+    trials.push(Trial::test(name, has_several_queues).with_ignored_flag(host.skips(name, Needs::Taps)));
     trials
+}
+
+/// The host has as many as are used, and no others.
+fn has_several_queues() -> Result<(), Failed> {
+    let name = format!("fb{}mq", process::id());
+    let mut taps = Tap::open(&name, 3)?;
+    let queues = || -> Result<usize, Failed> {
+        let entries = fs::read_dir(format!("/sys/class/net/{name}/queues"))?;
+        Ok(entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count())
+    };
+    assert_eq!((taps.len(), queues()?), (3, 3));
+    assert!(taps.iter().all(|tap| tap.name() == name));
+    assert!(Tap::open(&name, 1).is_err(), "it has several");
+    let mut last = taps.last_mut().and_then(Link::switch).ok_or("no switch")?;
+    last.switch(false)?;
+    last.switch(false)?;
+    assert_eq!(queues()?, 2);
+    last.switch(true)?;
+    assert_eq!(queues()?, 3);
+    Ok(())
 }
 
 /// It is found out by a frame that is lost, and that it is on again is heard.
 fn is_switched_off() -> Result<(), Failed> {
     let name = format!("fb{}off", process::id());
-    let mut tap = Tap::open(&name)?;
+    let mut tap = Tap::open(&name, 1)?.pop().ok_or("no queue")?;
     tap.up()?;
     let heard = Epoll::new()?;
     let edge = EpollEvent::new(EventSet::OUT | EventSet::EDGE_TRIGGERED, 0);

@@ -171,8 +171,11 @@ fn keys() -> Vec<Row> {
         (&disks(14), "--disk: 14 given: must be at most 13"),
         (
             "run --net vm0",
-            "--net vm0: must be written KEY=VALUE; the keys are tap, fd, forward, ip, mask, mac, mtu, queue_size, …",
+            "--net vm0: must be written KEY=VALUE; the keys are tap, fd, forward, ip, mask, mac, mtu, num_queues, queue_size, …",
         ),
+        ("run --net tap=a,num_queues=3", "--net num_queues=3: must be an even number of queues, 2 to 32"),
+        ("run --net passt,num_queues=4", "--net num_queues=4: must be 2 with passt, which is one connection"),
+        ("run --net fd=[3,4],num_queues=2", "--net num_queues=2: must be 4, two for each of 2 descriptor(s)"),
         ("run --net tap=a,mac=1", "--net mac=1: must be six bytes as in 52:54:00:12:34:56, …"),
         ("run --net tap=a,tap=b", "--net tap=b: tap is given twice: must be given once"),
         ("run --net tap=a,id=x --net tap=b,id=x", "--net id=x: is that of another device: must be the id of no other"),

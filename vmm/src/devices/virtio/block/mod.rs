@@ -22,7 +22,7 @@ use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::{
-    ConfigSpace, Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter,
+    ConfigSpace, Lane, Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter,
 };
 use crate::bits::low32;
 use crate::complaints::Complaints;
@@ -319,8 +319,9 @@ impl VirtioDevice for Block {
         Ready::In(wait)
     }
 
-    fn lanes(&mut self) -> Vec<Box<dyn VirtioDevice>> {
-        let lane = |queue| Box::new(Self::lane(&self.disk, self.queue_sizes.clone(), queue)) as Box<dyn VirtioDevice>;
+    fn lanes(&mut self) -> Vec<Lane> {
+        let lane =
+            |queue| Lane { queues: 1, device: Box::new(Self::lane(&self.disk, self.queue_sizes.clone(), queue)) };
         (1..self.queue_sizes.len()).map(lane).collect()
     }
 

@@ -15,6 +15,7 @@ mod hang;
 mod mmio;
 mod net;
 mod outside;
+mod pairs;
 mod rng;
 mod stream;
 mod worker;
