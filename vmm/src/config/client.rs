@@ -328,7 +328,6 @@ mod tests {
             ("vsock", json!({"cid": 3, "socket": "/s", "iommu": true}), "vsock.iommu=true"),
             ("balloon", json!({"size": 0, "statistics": true}), "balloon.statistics=true"),
             ("net", json!([{"tap": "a", "vhost_user": true}]), "net[0].vhost_user=true"),
-            ("net", json!([{"tap": "a", "vhost_user": true}]), "net[0].vhost_user=true"),
             ("rtc", json!({}), "rtc"),
             ("watchdog", json!(true), "watchdog=true"),
             ("platform", json!({"uuid": "x"}), "platform"),
@@ -367,6 +366,14 @@ mod tests {
             (
                 r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "num_queues": 17}]}"#,
                 "disks[0].num_queues=17: must be a number of queues, 1 to 16",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "net": [{"tap": "a", "num_queues": 1}]}"#,
+                "net[0].num_queues=1: must be an even number of queues, 2 to 32",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "net": [{"fds": [7, 8], "num_queues": 2}]}"#,
+                "net[0].num_queues=2: must be 4, two for each of 2 descriptor(s)",
             ),
             (
                 r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "queue_size": 100}]}"#,

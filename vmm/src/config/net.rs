@@ -124,7 +124,7 @@ struct Handed(Vec<Arc<OwnedFd>>);
 
 impl PartialEq for Handed {
     fn eq(&self, other: &Self) -> bool {
-        let numbers = |handed: &Self| handed.0.iter().map(|file| file.as_raw_fd()).collect::<Vec<_>>();
+        let numbers = |handed: &Self| handed.0.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>();
         numbers(self) == numbers(other)
     }
 }

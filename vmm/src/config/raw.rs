@@ -149,7 +149,8 @@ pub struct RawConfig {
     ///
     /// tap=NAME is an interface of the host. It is made if it is not there, which takes CAP_NET_ADMIN, and goes with the VM;
     /// without it, one gets the next free name. fd=N is one that flatboot was started with, opened with IFF_NO_PI and
-    /// IFF_VNET_HDR, or a stream socket to a program that speaks as passt does.
+    /// IFF_VNET_HDR, or a stream socket to a program that speaks as passt does. num_queues=N [2] over a tap is two for each pair;
+    /// fd=[N,N] has a descriptor for each.
     ///
     /// ip=ADDRESS and mask=ADDRESS [255.255.255.0] are the host's end; mac=ADDRESS [random] is the guest's. mtu=BYTES is the
     /// longest packet that either sends. Rates are limited as those of disks, in each direction; id=NAME is for the control API.

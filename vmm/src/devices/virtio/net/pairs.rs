@@ -71,11 +71,12 @@ const fn packed(driver: u32, pairs: u16) -> u64 {
 
 /// The first `pairs` are used, and no others, as far as the host lets them; or why it does not.
 fn switch(others: &mut [Option<Box<dyn Switch>>], pairs: u16) -> io::Result<()> {
-    let numbered = (1..).zip(others).filter_map(|(pair, other)| Some((pair, other.as_mut()?)));
-    numbered.fold(Ok(()), |before, (pair, other)| {
-        let now = other.switch(pair < pairs);
-        before.and(now)
-    })
+    let mut all = Ok(());
+    for (pair, other) in (1..).zip(others).filter_map(|(pair, other)| Some((pair, other.as_mut()?))) {
+        let one = other.switch(pair < pairs);
+        all = all.and(one);
+    }
+    all
 }
 
 #[cfg(test)]

@@ -377,14 +377,16 @@ impl VirtioDevice for Vhost {
 
 impl Outside for Vhost {
     fn connect(&mut self, doorbells: &[EventFd], interrupt: &EventFd) -> io::Result<()> {
-        let pairs = self.pairs.iter().zip(doorbells.chunks(QUEUES));
-        pairs.map(|(pair, doorbells)| lock(pair).connect(doorbells, interrupt)).collect::<Result<_, _>>().map_err(host)
+        let mut pairs = self.pairs.iter().zip(doorbells.chunks(QUEUES));
+        pairs.try_for_each(|(pair, doorbells)| lock(pair).connect(doorbells, interrupt)).map_err(host)
     }
 
     fn take(&mut self, rings: &[Ring]) -> io::Result<()> {
         let rings: Vec<_> = rings.iter().copied().filter(|ring| ring.queue < self.queues).collect();
         self.hand_over(&rings).map_err(|error| {
-            rings.iter().for_each(|ring| self.give_back(ring.queue));
+            for ring in &rings {
+                self.give_back(ring.queue);
+            }
             host(error)
         })
     }

@@ -135,7 +135,7 @@ impl Machine {
         self.driver.accept(features);
         self.driver.set(0x70, 11);
         for queue in 0..=CONTROL {
-            self.driver.memory.write_slice(&[0; 0x1_0000], GuestAddress(base(queue))).unwrap();
+            self.driver.memory.write_slice(&vec![0; 0x1_0000], GuestAddress(base(queue))).unwrap();
             self.driver.select(queue);
             let start = base(queue);
             self.driver.describe_queue(QUEUE_SIZE.into(), [start, start + 0x4000, start + 0x8000]);
