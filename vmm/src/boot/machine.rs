@@ -319,9 +319,9 @@ fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<Vi
             queue_size: disk.queue_size(),
             num_queues: disk.num_queues(),
             io_uring: disk.io_uring(),
-            lock: None,
             limiter: limiter(disk.limits()),
             counters: Arc::clone(&of_disk),
+            ..Settings::default()
         };
         let (file, locked) = disk.into_files();
         settings.lock = Some(locked);

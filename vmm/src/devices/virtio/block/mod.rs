@@ -90,7 +90,7 @@ impl Block {
 
     /// What serves queue `queue` of `disk`.
     fn lane(disk: &Arc<Disk>, queue_sizes: Vec<u16>, queue: usize) -> Self {
-        let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size)).transpose();
+        let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size, disk.lists_each())).transpose();
         let ring = ring.unwrap_or_else(|error| {
             tracing::info!(%error, disk = disk.name, "no io_uring: requests are done one after another");
             None
