@@ -10,6 +10,7 @@ use flatboot::chain::chain;
 use flatboot::check;
 use flatboot::cli::{Cli, ExitStatus, NotACommand, OutsideArgs, RunArgs, Verb, in_options, map, stdio};
 use flatboot::config::VmConfig;
+use flatboot::inherited;
 use flatboot::keeper::{self, Kept};
 use flatboot::observe::log;
 use flatboot::run::{self, Outcome, RunError};
@@ -17,6 +18,7 @@ use flatboot::sandbox::Seccomp;
 
 fn main() -> ExitCode {
     let zero = Instant::now();
+    inherited::remember();
     let cli = match Cli::from_arguments(env::args_os()) {
         Ok(cli) => cli,
         Err(NotACommand::Answer(text)) => {

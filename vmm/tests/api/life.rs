@@ -326,6 +326,22 @@ fn back_off() -> Result<(), Failed> {
     put(&server, "vmm.shutdown", "")
 }
 
+/// The descriptors that a server has opened: each of them is closed by the start of a program.
+fn own_descriptors(server: &Server) -> Result<Vec<i32>, Failed> {
+    const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+    let mut own = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{}/fdinfo", server.pid()))? {
+        let entry = entry?;
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+        if flags & CLOSE_ON_EXEC != 0 {
+            own.push(entry.file_name().to_string_lossy().parse()?);
+        }
+    }
+    Ok(own)
+}
+
 /// A jailed server starts no program, and uses one's socket that it was started with.
 fn networks() -> Result<(), Failed> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -346,6 +362,16 @@ fn networks() -> Result<(), Failed> {
     goes_on(&mut server);
     put(&server, "vm.delete", "")?;
     drop(ours);
+    // What it has opened itself nobody gets by its number.
+    let own = own_descriptors(&server)?;
+    require(own.len() > 3, || format!("{own:?}"))?;
+    for number in own {
+        put(&server, "vm.create", &with(&server, json!({"fds": [number]}))?)?;
+        let (status, said) = server.ask("PUT", "vm.boot", "");
+        let line = format!("fd={number}: was not open when this process was started: must be a tap");
+        require(status == 500 && said.contains(&line), || format!("{status} {said}"))?;
+        put(&server, "vm.delete", "")?;
+    }
     put(&server, "vmm.shutdown", "")
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn rows() -> Vec<Row> {
         error(
             "a tap that nobody has handed over",
             "run --net fd=200",
-            "--net fd=200: Bad file descriptor (os error 9): must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected \
+            "--net fd=200: was not open when this process was started: must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected \
              stream socket, that this process was started with",
         ),
         error(
