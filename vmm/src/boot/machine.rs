@@ -337,8 +337,12 @@ fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<Vi
                 counters.push((id, device.counters()));
                 devices.push(Box::new(device));
             }
-            // The tap itself counts what the kernel does.
+            // The tap itself counts what the kernel does. One that cannot be seen here is left out.
             NetEnd::Kernel(tap, others) => {
+                match tap.statistics() {
+                    Ok(statistics) => counters.push((id, Arc::new(statistics))),
+                    Err(error) => tracing::info!(%error, name = net.name, "nobody counts its frames"),
+                }
                 devices.push(Box::new(Vhost::new(tap, others, net.interface, memory).map_err(host("vhost-net"))?));
             }
         }

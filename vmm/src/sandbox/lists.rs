@@ -143,8 +143,8 @@ const START: &[Call] = &[
     Call(libc::SYS_ioctl, Masked(1, KVM_MASK, VHOST_SET_OWNER & KVM_MASK)),
     // Sockets to networks that others have made: of which kind they are.
     Call(libc::SYS_getsockopt, Always),
-    // Taps that are set up already.
-    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
+    // Taps that are set up already, and their addresses, by which their counters are known.
+    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ, SIOCGIFHWADDR])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
     // Disks that are block devices: their sectors.
     Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
@@ -373,6 +373,7 @@ const IORING_REGISTER_ENABLE_RINGS: u32 = 12;
 
 const BLKPBSZGET: u32 = 0x127b;
 
+const SIOCGIFHWADDR: u32 = 0x8927;
 const TUNSETIFF: u32 = 0x4004_54ca;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;
 const TUNGETIFF: u32 = 0x8004_54d2;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use flatboot::devices::virtio::net::Link;
 use flatboot::devices::virtio::net::tap::Tap;
+use flatboot::observe::devices::DeviceCounters;
 use libtest_mimic::{Failed, Trial};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
@@ -70,6 +71,8 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
             .collect();
     let name = "a tap that is switched off is no network";
     trials.push(Trial::test(name, is_switched_off).with_ignored_flag(host.skips(name, Needs::Taps)));
+    let name = "a tap counts for its guest";
+    trials.push(Trial::test(name, counts).with_ignored_flag(host.skips(name, Needs::Taps)));
     let name = "queues of a tap are used or not";
     trials.push(Trial::test(name, has_several_queues).with_ignored_flag(host.skips(name, Needs::Taps)));
     trials
@@ -92,6 +95,29 @@ fn has_several_queues() -> Result<(), Failed> {
     assert_eq!(queues()?, 2);
     last.switch(true)?;
     assert_eq!(queues()?, 3);
+    Ok(())
+}
+
+/// What a guest sends is what the tap receives.
+fn counts() -> Result<(), Failed> {
+    let name = format!("fb{}st", process::id());
+    let mut tap = Tap::open(&name, 1)?.pop().ok_or("no queue")?;
+    let statistics = tap.statistics()?;
+    tap.up()?;
+    // Behind its header, to nobody.
+    let mut frame = [0; 12 + 60];
+    frame[12..18].fill(0xff);
+    for _ in 0..3 {
+        tap.send(&frame)?;
+    }
+    let values = statistics.values();
+    assert_eq!((values["tx_frames"], values["tx_bytes"], values["throttled"]), (3, 180, 0), "{values:?}");
+    // What it sends itself when it is switched on is the guest's to receive, once that takes it.
+    let received = (0..100).map_while(|_| tap.receive(&mut [0; 2000]).ok()).count() as u64;
+    assert_eq!(statistics.values()["rx_frames"], received);
+    assert_eq!(tap.statistics()?.values()["tx_frames"], 0, "the next guest begins anew");
+    drop(tap);
+    assert_eq!(statistics.values()["tx_frames"], 0, "it is gone");
     Ok(())
 }
 

@@ -13,6 +13,7 @@ mod link;
 mod mac;
 mod pairs;
 pub mod passt;
+pub mod statistics;
 pub mod stream;
 pub mod tap;
 pub mod vhost;

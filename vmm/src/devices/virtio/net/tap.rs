@@ -25,7 +25,9 @@ use virtio_bindings::virtio_net::{
 
 use super::frame::HEADER_SIZE;
 use super::link::Link;
+use super::mac::Mac;
 use super::pairs::Switch;
+use super::statistics::TapStatistics;
 
 const DEVICE: &str = "/dev/net/tun";
 /// Frames, each behind a virtio header, and nothing else.
@@ -151,6 +153,21 @@ impl Tap {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the host counts of it, if it can be seen.
+    pub fn statistics(&self) -> io::Result<TapStatistics> {
+        TapStatistics::open(&self.name, self.address()?)
+    }
+
+    /// Its address on the host.
+    fn address(&self) -> io::Result<Mac> {
+        let mut request = request("")?;
+        // SAFETY: SIOCGIFHWADDR of a tap writes a struct ifreq, which this is.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) })?;
+        // SAFETY: the kernel has filled in this field; any bits are numbers.
+        let bytes = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data }.map(|byte| byte.to_ne_bytes()[0]);
+        Ok(Mac::from_bytes(bytes.first_chunk().copied().unwrap_or_default()))
     }
 
     /// For whoever else moves its frames.
