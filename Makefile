@@ -48,7 +48,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -103,6 +103,10 @@ kernel: ## the patched guest kernel: vmlinux and bzImage
 kernel-cloud: ## Debian's own kernel for clouds with the series, as .deb packages (20 minutes and more)
 	@benches/packages.sh kernel cloud
 	@guest-kernel/cloud.sh
+
+userland: ## the Debian disk with programs that keep a VM at work (fio, iperf3, nginx and others); prints its path
+	@benches/packages.sh rootfs
+	@benches/userland/debian.sh --work
 
 firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
 	@benches/packages.sh firmware

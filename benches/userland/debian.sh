@@ -5,19 +5,24 @@
 #
 #   debian.sh              builds it, or takes it from the cache; the last line on standard output is its path
 #   debian.sh KERNEL.deb   the same with this kernel's package installed; initrd.img, which that has made, lies beside it
+#   debian.sh --work       another one, with programs that keep a VM at work: fio, iperf3, nginx, python3, socat, stress-ng;
+#                          none of them starts by itself
 #
 # The image is made from a directory by mke2fs -d, without mounting anything. Only debootstrap needs root, because it
 # creates device nodes and enters the new system; without root this asks sudo. Packages come from the mirror that this
 # machine's apt uses for Debian 12, else from debootstrap's own default.
 #
-# Cache: ${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs/debian-12-<hash of this script, and of the
+# Cache: ${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs/debian-12-[work-]<hash of this script, and of the
 # package if there is one>/root.ext4
 # Remove that directory to build anew with newer packages.
 set -eu
 
 SUITE=bookworm
 SIZE_MIB=1024
+WORK_MIB=2048
 PACKAGES=systemd-sysv,udev,dbus,libpam-systemd,procps,iproute2,openssh-server,systemd-resolved
+# With --work.
+WORK_PACKAGES=fio,iperf3,nginx-light,python3-minimal,socat,stress-ng
 # With a kernel that has its drivers in modules.
 KERNEL_PACKAGES=initramfs-tools,kmod,zstd
 # The same input gives the same file-system identity.
@@ -27,15 +32,20 @@ say() { echo "debian.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 main() {
-    [ $# -le 1 ] || die "takes one kernel's package at the most, got $#: $*"
-    [ $# -eq 0 ] || [ -r "$1" ] || die "$1: cannot be read: must be a kernel's package, a .deb"
+    [ $# -le 1 ] || die "takes one kernel's package, or --work, at the most, got $#: $*"
+    work_packages=
+    if [ "${1-}" = --work ]; then
+        shift
+        work_packages=$WORK_PACKAGES SIZE_MIB=$WORK_MIB
+    fi
+    [ $# -eq 0 ] || [ -r "$1" ] || die "$1: cannot be read: must be a kernel's package, a .deb, or --work"
     package=${1-}
     for tool in debootstrap mke2fs flock sha256sum; do
         PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
             die "$tool: not found (Debian: apt-get install debootstrap e2fsprogs util-linux coreutils)"
     done
     cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/rootfs
-    name=debian-12-$(cat "$0" ${package:+"$package"} | sha256sum | cut -c1-16)
+    name=debian-12-${work_packages:+work-}$(cat "$0" ${package:+"$package"} | sha256sum | cut -c1-16)
     mkdir -p "$cache" || die "$cache: cannot make it"
     # One build at a time; whoever waited finds the result.
     exec 9>"$cache/lock"
@@ -57,11 +67,11 @@ build() {
     mkdir "$work/out"
     say "building Debian 12 ($SUITE); about two minutes, and 150 MB of packages"
     mirror=$(apt_mirror)
-    as_root sh "$0" --tree "$work/tree" "$mirror" "$package" >"$work/log" 2>&1 9>&- &
+    as_root sh "$0" --tree "$work/tree" "$mirror" "$package" "$work_packages" >"$work/log" 2>&1 9>&- &
     follow $! "$work/log"
     [ -z "$package" ] || cp "$work"/tree/boot/initrd.img-* "$work/out/initrd.img"
     say "writing the file system ($(elapsed) s)"
-    as_root sh "$0" --image "$work/tree" "$work/out/root.ext4" "$(id -u):$(id -g)" >"$work/log" 2>&1 ||
+    as_root sh "$0" --image "$work/tree" "$work/out/root.ext4" "$(id -u):$(id -g)" "$SIZE_MIB" >"$work/log" 2>&1 ||
         { tail -n 20 "$work/log" >&2; die "mke2fs failed"; }
     mv -T "$work/out" "$cache/$name"
     say "done ($(elapsed) s)"
@@ -106,17 +116,18 @@ apt_mirror() {
         awk -F '|' -v suite="$SUITE" '$2 == suite && $3 == "main" && ($4 == "Debian" || $4 == "") { print $1; exit }'
 }
 
-# As root: the system as a directory $1, from mirror $2 if given, with the kernel's package $3 if given.
+# As root: the system as a directory $1, from mirror $2 if given, with the kernel's package $3 if given, and packages $4.
 tree() {
     PATH=$PATH:/usr/sbin:/sbin
     # Debian's own locale, and no question asked.
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-    debootstrap --variant=minbase --include="$PACKAGES${3:+,$KERNEL_PACKAGES}" "$SUITE" "$1" ${2:+"$2"} || {
+    debootstrap --variant=minbase --include="$PACKAGES${3:+,$KERNEL_PACKAGES}${4:+,$4}" "$SUITE" "$1" ${2:+"$2"} || {
         cat "$1/debootstrap/debootstrap.log" 2>/dev/null
         exit 1
     }
     configure "$1"
     [ -z "${3-}" ] || install_kernel "$1" "$3"
+    [ -z "${4-}" ] || keep_idle "$1"
     slim "$1"
 }
 
@@ -128,6 +139,11 @@ install_kernel() {
     # udev loads what the hardware needs, and the initramfs what the root needs.
     rm -f "$1/etc/systemd/system/systemd-modules-load.service" "$1/etc/systemd/system/kmod-static-nodes.service" \
         "$1/etc/systemd/system/modprobe@.service"
+}
+
+# What is started is what a test asks for: its packages start some by themselves.
+keep_idle() {
+    find "$1/etc/systemd/system" \( -name 'nginx*' -o -name 'iperf3*' -o -name 'stress-ng*' \) -type l -delete
 }
 
 configure() {
@@ -219,12 +235,12 @@ slim() {
     touch "${1:?}/usr" "${1:?}/etc/.updated" "${1:?}/var/.updated"
 }
 
-# As root: image $2 of directory $1, owned by $3.
+# As root: image $2 of directory $1, owned by $3, of $4 MiB.
 image() {
     PATH=$PATH:/usr/sbin:/sbin
     E2FSPROGS_FAKE_TIME=$(stat -c %Y "$1/usr")
     export E2FSPROGS_FAKE_TIME
-    truncate -s "${SIZE_MIB}M" "$2"
+    truncate -s "${4}M" "$2"
     # No lazy initialisation: its thread would write in the guest. No reserved blocks: the disk is root's alone.
     mke2fs -q -F -t ext4 -L flatboot -U "$UUID" -m 0 -J size=16 \
         -E "hash_seed=$UUID,lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0" -d "$1" "$2"
