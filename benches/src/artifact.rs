@@ -121,6 +121,11 @@ pub fn debian_disk() -> Result<(PathBuf, Option<PathBuf>), ArtifactError> {
     Ok((disk, initramfs))
 }
 
+/// The root disk with programs that keep a VM at work, built or taken from its cache.
+pub fn work_disk() -> Result<PathBuf, ArtifactError> {
+    built("benches/userland/debian.sh", &["--work".as_ref()])
+}
+
 /// The Debian package of the kernel that `FLATBOOT_GUEST_KERNEL` names, if it is one.
 fn kernel_package() -> Option<PathBuf> {
     let names = fs::read_dir(env::var_os("FLATBOOT_GUEST_KERNEL")?).ok()?;
