@@ -143,7 +143,7 @@ fn managed_kib(meminfo: &Value) -> u64 {
 /// The table of a VM with 1 GiB.
 fn table() -> Vec<u8> {
     let region = |base, length, flags| Region { base, length, node: 0, flags };
-    let regions = [region(MIB, 511 * MIB, RegionFlags::RAGGED), region(4096 * MIB, 512 * MIB, RegionFlags::ZEROED)];
+    let regions = [region(MIB, 511 * MIB, RegionFlags::empty()), region(4096 * MIB, 512 * MIB, RegionFlags::ZEROED)];
     let mut bytes = vec![0; encoded_len(regions.len(), 0)];
     // The rules allow it; a table that is none makes the tests below fail.
     let _ = encode(&regions, &[], &mut bytes);
@@ -194,7 +194,7 @@ const BROKEN: [(&str, Break); 20] = [
     ("length_wraps", |t| put(t, SECOND + 8, &(u64::MAX << 27).to_le_bytes())),
     ("node", |t| put(t, SECOND + 16, &77u32.to_le_bytes())),
     ("flags", |t| put(t, SECOND + 20, &0x8000_0000u32.to_le_bytes())),
-    ("needlessly_ragged", |t| put(t, SECOND + 20, &2u32.to_le_bytes())),
+    ("flag_of_version_1", |t| put(t, SECOND + 20, &2u32.to_le_bytes())),
     ("order", |t| t[FIRST..].rotate_left(24)),
     ("overlap", |t| t.copy_within(FIRST..SECOND, SECOND)),
 ];

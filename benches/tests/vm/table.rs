@@ -143,7 +143,7 @@ fn refused(lab: &Lab) -> Result<(), Failed> {
 /// All of a VM of 1 GiB as arenas: the kernel takes what its memmap needs and has the rest for itself.
 fn asks_for_all(lab: &Lab) -> Result<(), Failed> {
     let region = |base, length, flags| Region { base: base * MIB, length: length * MIB, node: 0, flags };
-    let regions = [region(1, 511, RegionFlags::RAGGED), region(4096, 512, RegionFlags::empty())];
+    let regions = [region(1, 511, RegionFlags::empty()), region(4096, 512, RegionFlags::empty())];
     let arena = |base: u64, length: u64| Arena { base: base * MIB, length: length * MIB, node: 0 };
     let halves = [arena(2, 510), arena(4096, 512)];
     let pieces: Vec<_> = (1..256)

@@ -38,7 +38,7 @@ pub use parse::{Arenas, Regions, Table};
 pub const SECTION_SIZE: u64 = 1 << SECTION_SHIFT;
 /// Base-2 logarithm of [`SECTION_SIZE`].
 pub const SECTION_SHIFT: u32 = 27;
-/// Bytes in a page: the alignment of a ragged region.
+/// Bytes in a page: the alignment of where a node's first and last region begin and end.
 pub const PAGE_SIZE: u64 = 1 << 12;
 /// Base and length of an arena are multiples of this: one huge page, which also is the memmap of one section.
 pub const ARENA_ALIGN: u64 = 1 << 21;

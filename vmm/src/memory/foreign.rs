@@ -5,7 +5,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
-use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, encode, encoded_len};
+use flatboot_handoff::{Arena, Region, RegionFlags, TableError, encode, encoded_len};
 
 use super::arenas::arenas;
 use super::range::GpaRange;
@@ -110,7 +110,6 @@ impl ForeignHandOff {
         }
         let high = GpaRange::of(ABOVE_4G, size.bytes() - vmm.low());
         let mut flags = RegionFlags::empty();
-        flags.set(RegionFlags::RAGGED, !high.length().is_multiple_of(SECTION_SIZE));
         flags.set(RegionFlags::ZEROED, zeroed);
         let regions = vec![Region { base: high.start(), length: high.length(), node: 0, flags }];
         let ram = [(GpaRange::new(0, vmm.low()), 0), (high, 0)];
@@ -128,6 +127,8 @@ impl ForeignHandOff {
 
 #[cfg(test)]
 mod tests {
+    use flatboot_handoff::SECTION_SIZE;
+
     use super::*;
 
     fn plan(vmm: Foreign, bytes: u64) -> Result<ForeignHandOff, ForeignError> {
@@ -151,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_section_is_ragged() {
-        let flags = |size| plan(Foreign::QemuMicrovm, size).unwrap().regions[0].flags;
-        assert_eq!(flags(4 * GIB), RegionFlags::ZEROED);
-        assert_eq!(flags(4 * GIB + (1 << 20)), RegionFlags::ZEROED | RegionFlags::RAGGED);
+    fn memory_need_not_end_with_a_section() {
+        let plan = plan(Foreign::QemuMicrovm, 4 * GIB + (1 << 20)).unwrap();
+        assert_eq!((plan.regions[0].length, plan.regions[0].flags), (GIB + (1 << 20), RegionFlags::ZEROED));
+        assert!(flatboot_handoff::Table::parse(&plan.table().unwrap()).is_ok());
     }
 
     #[test]

@@ -189,7 +189,6 @@ fn regions(runs: &[(GpaRange, u32)], input: &PlanInput) -> Vec<Region> {
             let base = range.start().max(HIGH_MEMORY_START);
             let length = range.end() - base;
             let mut flags = RegionFlags::empty();
-            flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
             // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
             flags.set(RegionFlags::ZEROED, input.study.zeroed && base >= ABOVE_4G);
             Region { base, length, node, flags }
