@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("boots::cpus_4", |lab| boots(lab, 4, "1G")),
     ("boots::cpus_16", |lab| boots(lab, 16, "1G")),
     ("boots::processors_are_cores_of_one_package", processors),
+    ("boots::processors_run_vms_unless_told_not_to", nested),
     ("boots::memory_64M", |lab| boots(lab, 1, "64M")),
     ("boots::memory_256M", |lab| boots(lab, 2, "256M")),
     ("boots::memory_3G", |lab| boots(lab, 2, "3G")),
@@ -59,6 +60,25 @@ fn processors(lab: &Lab) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// What KVM has for guests that run VMs reaches them, and with `nested=off` they see nothing of it.
+fn nested(lab: &Lab) -> Result<(), Failed> {
+    let runs_vms = |keys: &str| -> Result<bool, Failed> {
+        let mut guest = lab.guest().checks("processors,calm");
+        keys.clone_into(&mut guest.cpu_keys);
+        let ended = lab.passes(&guest)?;
+        let flags = ended.report("processors").and_then(|report| report["flags"].as_array()).ok_or("no flags")?;
+        require(flags.iter().any(|flag| flag == "hypervisor"), || format!("{flags:?}"))?;
+        Ok(flags.iter().any(|flag| flag == "svm" || flag == "vmx"))
+    };
+    if !runs_vms(",nested=on")? {
+        eprintln!(
+            "SKIPPED: boots::processors_run_vms_unless_told_not_to: this host's KVM has nested virtualization off"
+        );
+        return Ok(());
+    }
+    require(!runs_vms(",nested=off")?, || "nested=off: the guest sees svm or vmx".to_owned())
 }
 
 /// A core of the one package, with two levels of caches of its own.
