@@ -22,10 +22,14 @@ use crate::cpu::cpuid::{self, Basis};
 use crate::cpu::registers;
 use crate::cpu::topology::CpuTopology;
 use crate::devices::ioapic::{self, Message, PINS};
+use crate::field::Field;
 use crate::firmware::Flash;
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
 use crate::numa::Nodes;
+
+const BOOT: Field = Field::of("cpus", "boot_vcpus");
+const TOPOLOGY: Field = Field::of("cpus", "topology");
 
 /// Where KVM is.
 pub const KVM_DEVICE: &str = "/dev/kvm";
@@ -69,7 +73,7 @@ pub enum VmError {
     #[error("{KVM_DEVICE}: lacks {0}: this host's KVM is too old or too small")]
     Lacks(&'static str),
     /// More vCPUs than KVM can make.
-    #[error("cpus.boot_vcpus={wanted}: this host's KVM allows at most {most}")]
+    #[error("{BOOT}={wanted}: this host's KVM allows at most {most}")]
     TooManyVcpus {
         /// Asked for.
         wanted: u64,
@@ -77,7 +81,7 @@ pub enum VmError {
         most: usize,
     },
     /// APIC ids that KVM cannot give.
-    #[error("cpus.topology: gives APIC ids up to {largest}: this host's KVM allows at most {most}")]
+    #[error("{TOPOLOGY}: gives APIC ids up to {largest}: this host's KVM allows at most {most}")]
     ApicIds {
         /// The largest.
         largest: u32,

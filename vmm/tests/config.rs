@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use flatboot::cli::in_options;
 use flatboot::config::{Config, Payload, RawConfig, SerialConfig, ShapeArgs};
 use tempfile::TempDir;
 
@@ -52,7 +53,7 @@ impl Files {
 
 fn refused(raw: RawConfig) -> (String, bool) {
     let error = Config::try_from(raw).unwrap_err();
-    (error.to_string(), error.is_usage())
+    (in_options(|| error.to_string()), error.is_usage())
 }
 
 /// A file is refused with `{option} {path}: {fault}`, and that is no usage error.
@@ -130,7 +131,7 @@ fn wrong_texts_are_usage_errors() {
     let files = Files::new();
     let raw = || files.raw();
     let shape = |cpus: &str, memory: &str| RawConfig {
-        shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
+        shape: ShapeArgs { cpus: cpus.to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() },
         ..raw()
     };
     let disk = |text: &str| RawConfig { disks: vec![text.to_owned()], ..raw() };
@@ -143,7 +144,10 @@ fn wrong_texts_are_usage_errors() {
         ),
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),
-        (RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() }, "--disk: 14 given: must be at most 13"),
+        (
+            RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() },
+            "--disk, --net, --vsock, --console and --balloon: 14 given: must be at most 13",
+        ),
         (
             RawConfig { disks: vec!["path=x,id=a".to_owned(); 2], ..raw() },
             "--disk id=a: is that of another device: must be the id of no other",
@@ -154,7 +158,7 @@ fn wrong_texts_are_usage_errors() {
         ),
         (
             RawConfig { console: "tty".to_owned(), ..raw() },
-            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's (--serial)",
+            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's",
         ),
         (RawConfig { handoff: "on".to_owned(), ..raw() }, "--handoff on: must be planned, off or file=FILE"),
         (RawConfig { serial: "pty".to_owned(), ..raw() }, "--serial pty: must be tty, file=FILE, null or off"),

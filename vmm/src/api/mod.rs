@@ -12,7 +12,6 @@ mod route;
 mod service;
 mod socket;
 mod stream;
-mod words;
 
 use std::io;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use crate::bits::low32;
-use crate::config::{ConsoleConfig, FileError, MachineConfig, NetEnd, OutputFile, RateConfig, SerialConfig};
+use crate::config::{ConsoleConfig, DISK_PATH, FileError, MachineConfig, NetEnd, OutputFile, RateConfig, SerialConfig};
 use crate::devices::bus::{BusDevice, BusError};
 use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
@@ -64,8 +64,10 @@ pub enum MachineError {
     #[error(transparent)]
     Output(#[from] FileError),
     /// A disk cannot be used.
-    #[error("--disk path={path}")]
+    #[error("{}", DISK_PATH.at(*index).is(path))]
     Disk {
+        /// How many others come before it.
+        index: usize,
         /// The file.
         path: String,
         /// Why.
@@ -325,7 +327,7 @@ fn virtio_devices(config: &mut MachineConfig, memory: &GuestMemory) -> Result<Vi
         };
         let (file, locked) = disk.into_files();
         settings.lock = Some(locked);
-        let block = Block::new(file, settings).map_err(|source| MachineError::Disk { path, source })?;
+        let block = Block::new(file, settings).map_err(|source| MachineError::Disk { index, path, source })?;
         devices.push(Box::new(block));
         counters.push((id, of_disk));
     }

@@ -38,7 +38,7 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         kernel: Some(path("kernel")),
         initramfs: (initramfs > 0).then(|| path("initramfs")),
         cmdline: "quiet".to_owned(),
-        shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
+        shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() },
         rng: "off".to_owned(),
         serial: "null".to_owned(),
         shutdown_timeout: "1".to_owned(),

@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use super::exit::ExitStatus;
 use super::outside::OutsideArgs;
 use super::process::ProcessArgs;
-use crate::config::{ConfigError, RawConfig, ShapeArgs, VmConfig};
+use crate::config::{ConfigError, RawConfig, ReadError, ShapeArgs, VmConfig};
 use crate::memory::Foreign;
 
 // No line of these is wider than 80 columns: clap would break it.
@@ -145,10 +145,27 @@ pub struct RunArgs {
     pub raw: RawConfig,
 }
 
+/// Why there is no VM to run.
+#[derive(Debug, thiserror::Error)]
+pub enum NoVm {
+    /// The options.
+    #[error(transparent)]
+    Typed(#[from] ConfigError),
+    /// The file, or what is in it.
+    #[error("--config {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: ReadError,
+    },
+}
+
 impl RunArgs {
     /// The VM, whichever way it is described.
-    pub fn vm(self) -> Result<VmConfig, ConfigError> {
-        self.config.map_or_else(|| self.raw.try_into(), VmConfig::read)
+    pub fn vm(self) -> Result<VmConfig, NoVm> {
+        let Some(path) = self.config else { return Ok(self.raw.try_into()?) };
+        VmConfig::read(&path).map_err(|source| NoVm::Read { path, source })
     }
 }
 

@@ -9,12 +9,15 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, TableError};
 
 use super::args::MapArgs;
 use super::stdio;
-use crate::config::{ConfigError, CpuCount, InputFile, MemoryConfig, OutputFile, parse_shape};
+use crate::config::{ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryConfig, OutputFile, parse_shape};
+use crate::field::Field;
 use crate::kernel::{Image, KernelError};
 use crate::memory::{
     AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size, Study,
 };
 
+/// Of `map` alone.
+const TABLE: Field = Field::section("table");
 /// The address width of a processor that does not say.
 const USUAL_ADDRESS_BITS: u8 = 46;
 
@@ -77,12 +80,12 @@ pub fn run(args: &MapArgs) -> Result<(), MapError> {
 
 /// Writes the table of a VM under another VMM; returns what to tell the user.
 fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
-    let (_, memory, zones) = parse_shape(&args.shape).map_err(ConfigError::from)?;
+    let (_, memory, zones) = parse_shape(&args.shape)?;
     let Study { arenas, zeroed, .. } = memory.study;
     let study = Study { arenas, zeroed, ..Study::default() };
     let ordinary = MemoryConfig { size: memory.size, study, ..MemoryConfig::default() };
     if memory != ordinary || zones.len() != 1 || !args.shape.numa.is_empty() {
-        return Err(MapError::ForeignKeys(args.shape.memory.clone()));
+        return Err(MapError::ForeignKeys(args.shape.memory.clone().unwrap_or_default()));
     }
     let plan = ForeignHandOff::new(vmm, memory.size, arenas, zeroed)?;
     let table = plan.table()?;
@@ -107,17 +110,17 @@ fn line(what: &str, base: u64, end: u64) -> String {
 
 fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
     let Some(path) = path else { return Ok(()) };
-    let mut file = OutputFile::open("--table", path).and_then(OutputFile::commit).map_err(ConfigError::from)?;
+    let mut file = OutputFile::open(TABLE, path).and_then(OutputFile::commit).map_err(ConfigError::from)?;
     file.write_all(table).map_err(|source| MapError::TableFile { path: path.display().to_string(), source })
 }
 
 /// The map's text; `footprint` says what guest memory a kernel image takes.
 fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
-    let (cpus, memory, zones) = parse_shape(&args.shape).map_err(ConfigError::from)?;
+    let (cpus, memory, zones) = parse_shape(&args.shape)?;
     let mut plan = MemoryPlan::new(&memory.plan_input(&zones, host_address_width()))?;
 
-    let kernel = open("--kernel", args.kernel.as_deref())?;
-    let initramfs = open("--initramfs", args.initramfs.as_deref())?;
+    let kernel = open(KERNEL, args.kernel.as_deref())?;
+    let initramfs = open(INITRAMFS, args.initramfs.as_deref())?;
     let kernel = kernel.as_ref().map(footprint).transpose()?;
     if let Some(range) = kernel {
         plan.check_kernel(range)?;
@@ -134,8 +137,8 @@ fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, Ma
     if args.json { json(&map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(&map, cpus)) }
 }
 
-fn open(option: &'static str, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
-    Ok(path.map(|path| InputFile::open(option, path)).transpose()?)
+fn open(field: Field, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
+    Ok(path.map(|path| InputFile::open(field, path)).transpose()?)
 }
 
 fn json(map: &MemoryMap<'_>, cpus: CpuCount) -> serde_json::Result<String> {
@@ -169,7 +172,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn args(memory: &str) -> MapArgs {
-        let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() };
+        let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() };
         MapArgs { shape, kernel: None, initramfs: None, json: false, foreign: None, table: None }
     }
 
@@ -209,7 +212,7 @@ mod tests {
         let refused = |memory: &str| map_with(&args(memory), GpaRange::new(0, 0)).unwrap_err();
         assert!(refused("size=16777215T").to_string().starts_with("memory.size=16777215T: must be between 64M and "));
         assert!(refused("size=16777215T").is_usage());
-        assert_eq!(refused("size=32M").to_string(), "--memory size=32M: must be at least 64M");
+        assert_eq!(refused("size=32M").to_string(), "memory.size=32M: must be at least 64M");
 
         let kernel = tempfile::NamedTempFile::new().unwrap();
         fs::write(kernel.path(), "k").unwrap();

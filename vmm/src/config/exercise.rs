@@ -62,7 +62,7 @@ fn options(text: &str) -> RawConfig {
             "--initramfs" => raw.initramfs = path,
             "--cmdline" => raw.cmdline = text,
             "--cpus" => raw.shape.cpus = text,
-            "--memory" => raw.shape.memory = text,
+            "--memory" => raw.shape.memory = Some(text),
             "--memory-zone" => raw.shape.memory_zones.push(text),
             "--numa" => raw.shape.numa.push(text),
             "--handoff" => raw.handoff = text,

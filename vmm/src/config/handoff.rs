@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, FileFault, InputFile};
 use super::options::OptionError;
+use crate::field::Field;
 use crate::layout;
 
-const OPTION: &str = "--handoff";
+/// Where it is in a configuration.
+pub const OPTION: Field = Field::section("handoff");
 
 /// What the guest is told about its memory beside the e820 map.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ mod tests {
             [("", "\"\""), ("on", "on"), ("file", "file"), ("file=", "file="), ("table.bin", "table.bin")]
         {
             let error = HandOffOption::parse(text).unwrap_err().to_string();
-            assert_eq!(error, format!("--handoff {shown}: must be planned, off or file=FILE"));
+            assert_eq!(error, format!("handoff {shown}: must be planned, off or file=FILE"));
         }
     }
 
@@ -83,7 +85,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || HandOffOption::File(file.path().to_owned()).open();
         let refused = || open().unwrap_err().to_string();
-        let named = |fault: &str| format!("--handoff {}: {fault}", file.path().display());
+        let named = |fault: &str| format!("handoff={}: {fault}", file.path().display());
         assert_eq!(refused(), named("is empty: must not be"));
         file.as_file().set_len(layout::HANDOFF_MAX).unwrap();
         assert!(matches!(open(), Ok(HandOff::File(_))));

@@ -9,12 +9,13 @@ use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number, parse_size};
 use super::pages::{MUST_BE_PAGES, host_pages};
 use super::zone::{self, ZoneOption};
+use crate::field::Field;
 use crate::memory::{
     AddressWidth, Backing, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput,
     Prefault, Size, Study, Thp, Zone,
 };
 
-const OPTION: &str = "--memory";
+const OPTION: Field = Field::section("memory");
 /// What the only zone is called where nothing is said of any.
 const ZONE: &str = "mem0";
 const KEYS: [&str; 10] =
@@ -43,7 +44,8 @@ pub struct MemoryConfig {
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct MemoryFields {
-    size: u64,
+    /// None, or 0, is what the zones have together.
+    size: Option<u64>,
     hugepages: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     hugepage_size: Option<u64>,
@@ -61,7 +63,7 @@ struct MemoryFields {
 impl Default for MemoryFields {
     fn default() -> Self {
         Self {
-            size: MemorySize::default().bytes(),
+            size: None,
             hugepages: false,
             hugepage_size: None,
             shared: false,
@@ -82,7 +84,7 @@ impl From<MemoryConfig> for MemoryFields {
         let Study { layout, arenas, zeroed, holes } = study;
         let hugepage_size = pages.is_huge().then_some(pages.bytes());
         // Zones say it all.
-        let size = if zones.is_empty() { size.bytes() } else { 0 };
+        let size = Some(if zones.is_empty() { size.bytes() } else { 0 });
         let (hugepages, holes) = (pages.is_huge(), holes.into());
         Self { size, hugepages, hugepage_size, shared, zones, thp, prefault, layout, arenas, zeroed, holes }
     }
@@ -93,7 +95,11 @@ impl TryFrom<MemoryFields> for MemoryConfig {
 
     fn try_from(fields: MemoryFields) -> Result<Self, FieldError> {
         let pages = host_pages(fields.hugepages, fields.hugepage_size)?;
-        let size = if fields.zones.is_empty() { memory_size(fields.size, pages)? } else { zoned_size(&fields)? };
+        let size = if fields.zones.is_empty() {
+            memory_size(fields.size.unwrap_or(MemorySize::default().bytes()), pages)?
+        } else {
+            zoned_size(&fields)?
+        };
         let holes = holes(fields.holes, pages)?;
         let MemoryFields { shared, zones, thp, prefault, layout, arenas, zeroed, .. } = fields;
         if prefault == Prefault::Arenas && !arenas {
@@ -110,8 +116,11 @@ impl MemoryConfig {
     pub fn parse(text: &str, zones: &[String]) -> Result<Self, OptionError> {
         let options = Options::parse(OPTION, text, &KEYS)?;
         let size = options.value("size", parse_size)?;
+        if size.is_none() && zones.is_empty() {
+            return Err(OptionError::Missing { option: OPTION, keys: "size=SIZE" });
+        }
         let fields = MemoryFields {
-            size: size.ok_or(OptionError::Missing { option: OPTION, keys: "size=SIZE" })?,
+            size,
             hugepages: options.switch("hugepages", false)?,
             hugepage_size: options.value("hugepage_size", |value| parse_size(value).map_err(|_| MUST_BE_PAGES))?,
             shared: options.switch("shared", false)?,
@@ -123,11 +132,7 @@ impl MemoryConfig {
             zeroed: options.switch("zeroed", true)?,
             holes: options.value("holes", |value| parse_number(value).ok_or_else(must_be_holes))?.unwrap_or(0),
         };
-        // As it was typed, not as it was understood.
-        Self::try_from(fields).map_err(|error| match error.field {
-            "zones" => zone::wrong_id(&error),
-            _ => options.wrong_field(&error),
-        })
+        Self::try_from(fields).map_err(|error| options.wrong_field(error))
     }
 
     /// Its parts; all of it where nothing is said of any.
@@ -167,8 +172,8 @@ fn memory_size(bytes: u64, pages: HostPages) -> Result<MemorySize, FieldError> {
 /// The size of all zones together; what they say of themselves cannot be said of all.
 fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
     const EACH: &str = "must be off with zones, each of which has its own";
-    if fields.size != 0 {
-        return Err(FieldError::new("size", &fields.size, "must be 0 with zones, whose sizes add up"));
+    if let Some(size) = fields.size.filter(|size| *size != 0) {
+        return Err(FieldError::new("size", &size, "must be absent or 0 with zones, whose sizes add up"));
     }
     for (field, on) in [("hugepages", fields.hugepages), ("shared", fields.shared)] {
         if on {
@@ -180,15 +185,15 @@ fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
     }
     let mut seen = HashSet::new();
     let mut sum = 0u64;
-    for zone in &fields.zones {
-        let wrong = |must: &str| FieldError::new("zones", &zone.id, must);
+    for (index, zone) in fields.zones.iter().enumerate() {
+        let wrong = |must: &str| zone.wrong(index, must);
         if !seen.insert(zone.id.as_str()) {
             return Err(wrong("is the id of two zones: must be the id of one"));
         }
         sum = sum.checked_add(zone.size).ok_or_else(|| wrong("makes all zones together too large: must be less"))?;
     }
-    let last = fields.zones.last().map_or("", |zone| zone.id.as_str());
-    MemorySize::try_from(sum).map_err(|must| FieldError::new("zones", &last, &format!("all zones together {must}")))
+    MemorySize::try_from(sum)
+        .map_err(|must| FieldError::without_value(zone::OPTION, &format!("all together have {:#}: {must}", Size(sum))))
 }
 
 fn parse_prefault(value: &str) -> Result<Prefault, &'static str> {
@@ -235,6 +240,11 @@ fn must_be_holes() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
+
+    fn said(parsed: Result<MemoryConfig, OptionError>) -> String {
+        in_options(|| parsed.unwrap_err().to_string())
+    }
 
     #[test]
     fn defaults_are_those_of_an_ordinary_vm() {
@@ -313,7 +323,7 @@ mod tests {
                  thp, prefault, layout, arenas, zeroed, holes",
             ),
         ] {
-            assert_eq!(MemoryConfig::parse(text, &[]).unwrap_err().to_string(), expected);
+            assert_eq!(said(MemoryConfig::parse(text, &[])), expected);
         }
     }
 
@@ -326,24 +336,27 @@ mod tests {
         assert_eq!((&json["size"], &json["zones"][1]["id"]), (&0.into(), &"b".into()));
         assert_eq!(serde_json::from_value::<MemoryConfig>(json).unwrap(), memory);
         for (text, expected) in [
-            ("size=1152M", "--memory size=1152M: must be 0 with zones, whose sizes add up"),
+            ("size=1152M", "--memory size=1152M: must be absent or 0 with zones, whose sizes add up"),
             ("size=0,hugepages=on", "--memory hugepages=on: must be off with zones, each of which has its own"),
             ("size=0,shared=on", "--memory shared=on: must be off with zones, each of which has its own"),
             ("size=0,holes=1", "--memory holes=1: must be 0 with zones"),
         ] {
-            assert_eq!(MemoryConfig::parse(text, &zones).unwrap_err().to_string(), expected);
+            assert_eq!(said(MemoryConfig::parse(text, &zones)), expected);
         }
         for (zones, expected) in [
             (["id=a,size=1G", "id=a,size=1G"], "--memory-zone id=a: is the id of two zones: must be the id of one"),
-            (["id=a,size=16M", "id=b,size=16M"], "--memory-zone id=b: all zones together must be at least 64M"),
+            (["id=a,size=16M", "id=b,size=16M"], "--memory-zone: all together have 32M: must be at least 64M"),
             (
                 ["id=a,size=16777215T", "id=b,size=16777215T"],
                 "--memory-zone id=b: makes all zones together too large: must be less",
             ),
         ] {
-            let error = MemoryConfig::parse("size=0", &zones.map(str::to_owned)).unwrap_err();
-            assert_eq!(error.to_string(), expected);
+            assert_eq!(said(MemoryConfig::parse("size=0", &zones.map(str::to_owned))), expected);
         }
+        let unsaid = MemoryConfig::parse("thp=all", &["id=a,size=1G".to_owned()]).unwrap();
+        assert_eq!((unsaid.size.bytes(), unsaid.thp), (1 << 30, Thp::All));
+        let json = serde_json::from_str::<MemoryConfig>(r#"{"zones": [{"id": "a", "size": 1073741824}]}"#).unwrap();
+        assert_eq!(json.size.bytes(), 1 << 30);
         let alone = MemoryConfig::parse("size=1G,shared=on", &[]).unwrap().zones();
         assert_eq!((alone[0].id.as_str(), alone[0].size, alone[0].backing.shared), ("mem0", 1 << 30, true));
     }

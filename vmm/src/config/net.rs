@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network interfaces.
 
-use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -18,9 +17,11 @@ use crate::devices::virtio::net::passt::{self, Forward};
 use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::tap::{Offloads, Tap};
 use crate::devices::virtio::net::{Interface, Link, Mac, vhost};
+use crate::field::Field;
 use crate::{inherited, keeper, sandbox};
 
-pub(super) const OPTION: &str = "--net";
+/// Where they are in a configuration.
+pub(super) const OPTION: Field = Field::section("net");
 
 /// A name of an interface has less than 16 bytes.
 const NAME_MAX: usize = 15;
@@ -142,16 +143,6 @@ pub enum NetEnd {
     Kernel(Tap),
 }
 
-/// Why an interface's other end cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{OPTION} {place}: {what}")]
-pub struct NetError {
-    /// Which.
-    place: Place,
-    /// What is wrong, and what would be right.
-    what: String,
-}
-
 /// How its owner calls it.
 #[derive(Debug, Clone)]
 enum Place {
@@ -161,13 +152,14 @@ enum Place {
     New,
 }
 
-impl Display for Place {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Place {
+    /// What is wrong with it, and what would be right.
+    fn wrong(&self, net: Field, what: &str) -> FieldError {
         match self {
-            Self::Name(name) => write!(f, "tap={name}"),
-            Self::Descriptor(number) => write!(f, "fd={number}"),
-            Self::Passt => f.write_str(PASST),
-            Self::New => f.write_str("tap"),
+            Self::Name(name) => FieldError::of(net.member("tap"), name, what),
+            Self::Descriptor(number) => FieldError::of(net.member("fds"), number, what),
+            Self::Passt => FieldError::without_value(net.member(PASST), what),
+            Self::New => FieldError::without_value(net.member("tap"), what),
         }
     }
 }
@@ -202,7 +194,7 @@ impl NetOption {
             id: options.get("id").map(str::to_owned),
             rate_limiter_config: RateConfig::parse(&options)?,
         };
-        net.check_fields().map_err(|error| options.wrong_field(&error))?;
+        net.check_fields().map_err(|error| options.wrong_field(error))?;
         Ok(net)
     }
 
@@ -219,13 +211,13 @@ impl NetOption {
         }
         self.fds = Some([descriptor.as_raw_fd()]);
         self.kept = Some(Kept(Arc::new(descriptor)));
-        self.check()?;
+        self.check().map_err(|error| error.alone())?;
         Ok(self)
     }
 
-    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.alone())?;
+    /// Whether its fields have values that they can have.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
+        self.check_fields()?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
@@ -271,7 +263,7 @@ impl NetOption {
             return Err(FieldError::new(field, &self.text(field), must));
         }
         match self.fds {
-            Some([number]) if self.passt => Err(FieldError::new("fd", &number, must)),
+            Some([number]) if self.passt => Err(FieldError::new("fds", &number, must)),
             Some([number]) if number < FD_MIN => Err(FieldError::new("fds", &number, "must be at least 3")),
             _ => Ok(()),
         }
@@ -321,15 +313,15 @@ impl NetOption {
         value.unwrap_or_default()
     }
 
-    /// Opens its other end, and switches it on.
-    pub(super) fn open(self) -> Result<NetConfig, ConfigError> {
+    /// Opens its other end, and switches it on; `index` others come before it.
+    pub(super) fn open(self, index: usize) -> Result<NetConfig, ConfigError> {
         let place = match (&self.tap, self.fds) {
             _ if self.passt => Place::Passt,
             (_, Some([number])) => Place::Descriptor(number),
             (Some(name), None) => Place::Name(name.clone()),
             (None, None) => Place::New,
         };
-        let (name, end) = self.end(&place).map_err(|what| NetError { place, what })?;
+        let (name, end) = self.end(&place).map_err(|what| ConfigError::Host(place.wrong(OPTION.at(index), &what)))?;
         let mac = self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0));
         let interface = Interface { mac, mtu: self.mtu, queue_size: self.queue_size.unwrap_or(QUEUE_SIZE) };
         Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, end })
@@ -467,9 +459,10 @@ fn cannot_be_opened(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     fn parse(text: &str) -> Result<NetOption, String> {
-        NetOption::parse(text).map_err(|error| error.to_string())
+        NetOption::parse(text).map_err(|error| in_options(|| error.to_string()))
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct ShapeArgs {
     #[arg(long, value_name = "boot=N[,KEY=VALUE]...", default_value = "boot=1", verbatim_doc_comment)]
     pub cpus: String,
 
-    /// Guest memory: size=SIZE and how the host backs it
+    /// Guest memory: size=SIZE and how the host backs it [512M]
     ///
     /// SIZE is a number of bytes, with K, M, G or T after it for 2^10, 2^20,
     /// 2^30 or 2^40 of them: at least 64M, a multiple of 1M, at most what the
@@ -51,11 +51,11 @@ pub struct ShapeArgs {
     ///   zeroed=on|off        the hand-off says which memory is zero [on]
     ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
     ///                        apart, to study such maps [0]
-    #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", default_value = "size=512M", verbatim_doc_comment)]
-    pub memory: String,
+    #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", verbatim_doc_comment)]
+    pub memory: Option<String>,
 
     /// A part of guest memory that is backed in its own way; may be given several
-    /// times, with --memory size=0
+    /// times, then without a size of --memory
     ///
     ///   id=NAME              what --numa calls it
     ///   size=SIZE            a multiple of 128M, but for the last in memory
@@ -81,10 +81,18 @@ pub struct ShapeArgs {
     pub numa: Vec<String>,
 }
 
+impl ShapeArgs {
+    /// The text of `--memory`, or what it is as good as where nobody has typed one.
+    pub(super) fn memory(&self) -> &str {
+        let unsaid = if self.memory_zones.is_empty() { "size=512M" } else { "size=0" };
+        self.memory.as_deref().unwrap_or(unsaid)
+    }
+}
+
 /// What `flatboot run` without options gives.
 impl Default for ShapeArgs {
     fn default() -> Self {
-        Self { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned(), memory_zones: Vec::new(), numa: Vec::new() }
+        Self { cpus: "boot=1".to_owned(), memory: None, memory_zones: Vec::new(), numa: Vec::new() }
     }
 }
 

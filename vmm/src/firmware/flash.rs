@@ -57,7 +57,7 @@ mod tests {
     fn the_image_ends_at_4_gib_and_the_file_is_not_needed_any_more() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), firmware()).unwrap();
-        let input = InputFile::open("--firmware", file.path()).unwrap();
+        let input = InputFile::open(crate::config::FIRMWARE, file.path()).unwrap();
         let flash = Flash::load(&Image::inspect(&input).unwrap()).unwrap();
         file.as_file().set_len(0).unwrap();
         assert_eq!(flash.range(), GpaRange::new(0xffff_0000, 1 << 32));

@@ -12,7 +12,11 @@ mod items;
 use std::io;
 use std::path::PathBuf;
 
+use crate::config::KERNEL;
+use crate::field::Field;
 use crate::memory::guest::MapError;
+
+const CPUS: Field = Field::section("cpus");
 
 pub use flash::Flash;
 pub use image::Image;
@@ -49,17 +53,17 @@ pub enum FirmwareError {
     #[error("firmware: there is no room for flash")]
     Map(#[from] MapError),
     /// A file that firmware is to fetch cannot be used.
-    #[error("{option} {path}: cannot be handed to firmware")]
+    #[error("{}: cannot be handed to firmware", field.is(path.display()))]
     Handle {
-        /// The option that names it.
-        option: &'static str,
+        /// The field that names it.
+        field: Field,
         /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// More vCPUs than it can start.
-    #[error("firmware: starts APIC ids below 255, cpus gives them up to {largest}: must be less, or --kernel alone")]
+    #[error("firmware: starts APIC ids below 255, {CPUS} gives them up to {largest}: must be less, or {KERNEL} alone")]
     TooManyVcpus {
         /// The largest id.
         largest: u32,

@@ -10,8 +10,10 @@ use flatboot_handoff::{Arena, Region, RegionFlags, TableError, encode, encoded_l
 use super::arenas::arenas;
 use super::range::GpaRange;
 use super::size::{MemorySize, Size};
+use crate::field::Field;
 use crate::layout::ABOVE_4G;
 
+const SIZE: Field = Field::of("memory", "size");
 const GIB: u64 = 1 << 30;
 
 /// A VMM whose layout of memory is known.
@@ -77,10 +79,10 @@ impl fmt::Display for Foreign {
 )]
 pub enum ForeignError {
     #[error(
-        "--memory size={size:#}: must be more than {max} bytes for {vmm}: it keeps so much below 4 GiB, of which a table says nothing"
+        "{SIZE}={size:#}: must be more than {max} bytes for {vmm}: it keeps so much below 4 GiB, of which a table says nothing"
     )]
     NothingAbove { vmm: Foreign, size: MemorySize, max: u64 },
-    #[error("--memory size={size:#}: must be at most {max:#} for {vmm}, which may put more elsewhere")]
+    #[error("{SIZE}={size:#}: must be at most {max:#} for {vmm}, which may put more elsewhere")]
     TooLarge { vmm: Foreign, size: MemorySize, max: Size },
 }
 
@@ -171,22 +173,22 @@ mod tests {
             (
                 Foreign::QemuMicrovm,
                 3 * GIB,
-                "--memory size=3G: must be more than 3221225472 bytes for qemu-microvm: it keeps ",
+                "memory.size=3G: must be more than 3221225472 bytes for qemu-microvm: it keeps ",
             ),
             (
                 Foreign::CloudHypervisor,
                 GIB,
-                "--memory size=1G: must be more than 3221225472 bytes for cloud-hypervisor: it ",
+                "memory.size=1G: must be more than 3221225472 bytes for cloud-hypervisor: it ",
             ),
             (
                 Foreign::QemuQ35,
                 0xb000_0000 - (1 << 20),
-                "--memory size=2815M: must be more than 2952790015 bytes for qemu-q35",
+                "memory.size=2815M: must be more than 2952790015 bytes for qemu-q35",
             ),
             (
                 Foreign::QemuQ35,
                 1 << 40,
-                "--memory size=1T: must be at most 978G for qemu-q35, which may put more elsewhere",
+                "memory.size=1T: must be at most 978G for qemu-q35, which may put more elsewhere",
             ),
         ] {
             let error = plan(vmm, size).unwrap_err().to_string();

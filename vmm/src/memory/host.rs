@@ -13,6 +13,12 @@ use super::pages::HostPages;
 use super::range::GpaRange;
 use super::size::Size;
 use super::zone::Slot;
+use crate::field::Field;
+
+const HUGEPAGES: Field = Field::of("memory", "hugepages");
+const SHARED: Field = Field::of("memory", "shared");
+const PREFAULT: Field = Field::of("memory", "prefault");
+const HOST_NODE: Field = Field::of("memory.zones", "host_numa_node");
 
 /// The host lacks memory of the kind that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,37 +27,37 @@ use super::zone::Slot;
     reason = "each variant's message is its documentation, and its fields are what the message names"
 )]
 pub enum HostError {
-    #[error("memory.hugepages=on: this host has no pages of {page:#}: hugepage_size must be {there}")]
+    #[error("{HUGEPAGES}=on: this host has no pages of {page:#}: hugepage_size must be {there}")]
     NoPool { page: Size, there: String },
     #[error(
-        "memory.hugepages=on: needs {needed} free pages of {page:#}, the host has {free}: must be at most that, or more \
+        "{HUGEPAGES}=on: needs {needed} free pages of {page:#}, the host has {free}: must be at most that, or more \
          reserved in /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",
         kib = .page.0 >> 10
     )]
     PoolTooSmall { page: Size, needed: u64, free: u64 },
     #[error(
-        "memory.hugepages=on: needs {needed} of {page:#} pages, the control group {group} has {room} left: must be at most \
+        "{HUGEPAGES}=on: needs {needed} of {page:#} pages, the control group {group} has {room} left: must be at most \
          that, or its hugetlb limit be raised"
     )]
     HugeLimit { page: Size, needed: Size, room: Size, group: String },
-    #[error("memory.prefault={mode}: backs {needed}, this host has {room} to give: must be at most that")]
+    #[error("{PREFAULT}={mode}: backs {needed}, this host has {room} to give: must be at most that")]
     Memory { mode: Prefault, needed: Size, room: Size },
-    #[error("memory.prefault={mode}: backs {needed}, the control group {group} has {room} left: must be at most that")]
+    #[error("{PREFAULT}={mode}: backs {needed}, the control group {group} has {room} left: must be at most that")]
     Limit { mode: Prefault, needed: Size, room: Size, group: String },
-    #[error("memory.zones: host_numa_node={node}: this host has no node {node} with memory: must be one of {there}")]
+    #[error("{HOST_NODE}={node}: this host has no node {node} with memory: must be one of {there}")]
     NoNode { node: u16, there: String },
     #[error(
-        "memory.zones: host_numa_node={node}: needs {needed} free pages of {page:#}, this node has {free}: must be at most that, or \
+        "{HOST_NODE}={node}: needs {needed} free pages of {page:#}, this node has {free}: must be at most that, or \
          more reserved in /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages",
         kib = .page.0 >> 10
     )]
     NodePoolTooSmall { node: u16, page: Size, needed: u64, free: u64 },
     #[error(
-        "memory.prefault={mode}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that"
+        "{PREFAULT}={mode}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that"
     )]
     NodeMemory { mode: Prefault, node: u16, needed: Size, room: Size },
     #[error(
-        "memory.shared=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
+        "{SHARED}=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
          with prefault=on"
     )]
     Strict,
@@ -393,13 +399,13 @@ mod tests {
             assert_eq!(
                 host(1 << 20).bound(node, HostPages::Base),
                 format!(
-                    "memory.zones: host_numa_node={node}: this host has no node {node} with memory: must be one of 0-1,4"
+                    "memory.zones.host_numa_node={node}: this host has no node {node} with memory: must be one of 0-1,4"
                 )
             );
         }
         assert_eq!(
             host(1 << 20).bound(1, HostPages::Huge2M),
-            "memory.zones: host_numa_node=1: needs 256 free pages of 2M, this node has 255: must be at most that, or more reserved \
+            "memory.zones.host_numa_node=1: needs 256 free pages of 2M, this node has 255: must be at most that, or more reserved \
              in /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
         );
         assert_eq!(Fake::new(&[]).bound(7, HostPages::Base), "", "it does not say, so binding will");

@@ -9,7 +9,11 @@ use super::range::{AddressWidth, GpaRange};
 use super::shape::{Layout, MAX_HOLES, check_width, slots};
 use super::size::{MemorySize, Size};
 use super::zone::{Backing, Slot, Zone, ram, runs};
+use crate::field::Field;
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
+
+const SIZE: Field = Field::of("memory", "size");
+const HOLES: Field = Field::of("memory", "holes");
 
 /// What nobody asks for but to learn what a part of the fast boot is worth. By default all of it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,22 +66,22 @@ impl PlanInput {
 )]
 pub enum PlanError {
     #[error(
-        "memory.size={size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
+        "{SIZE}={size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
     )]
     TooLarge { size: MemorySize, min: Size, max: Size, bits: u8 },
-    #[error("memory.holes={holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
+    #[error("{HOLES}={holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
     TooManyHoles { holes: u16 },
     #[error(
-        "memory.holes={holes}: must be fewer than the whole sections of {:#} above 4 GiB, which are {sections}",
+        "{HOLES}={holes}: must be fewer than the whole sections of {:#} above 4 GiB, which are {sections}",
         Size(SECTION_SIZE)
     )]
     TooFewSections { holes: u16, sections: u64 },
     #[error(
-        "kernel: takes guest memory {kernel}: must be inside {room}, the RAM for kernels that memory.size={memory:#} gives"
+        "kernel: takes guest memory {kernel}: must be inside {room}, the RAM for kernels that {SIZE}={memory:#} gives"
     )]
     Kernel { kernel: GpaRange, room: GpaRange, memory: Size },
     #[error(
-        "initramfs: {size} bytes: must be at most {room}, the largest piece that the kernel leaves of memory.size={memory:#}"
+        "initramfs: {size} bytes: must be at most {room}, the largest piece that the kernel leaves of {SIZE}={memory:#}"
     )]
     Initramfs { size: u64, room: u64, memory: Size },
 }

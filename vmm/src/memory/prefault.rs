@@ -11,6 +11,9 @@ use super::pages::HostPages;
 use super::range::GpaRange;
 use super::size::Size;
 use super::{GuestMemory, guest};
+use crate::field::Field;
+
+const PREFAULT: Field = Field::of("memory", "prefault");
 
 /// Most threads: with more, they wait for the host's page allocator, not for memory.
 const MAX_THREADS: usize = 16;
@@ -23,7 +26,7 @@ const PIECES_PER_THREAD: u64 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum PrefaultError {
     /// The host has no room for another thread.
-    #[error("memory.prefault={mode}: a thread cannot be started")]
+    #[error("{PREFAULT}={mode}: a thread cannot be started")]
     Thread {
         /// What was to be backed.
         mode: Prefault,
@@ -32,7 +35,7 @@ pub enum PrefaultError {
     },
     /// The host cannot give a page.
     #[error(
-        "memory.prefault={mode}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
+        "{PREFAULT}={mode}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
         why = reason(.source)
     )]
     Backing {
@@ -48,7 +51,7 @@ pub enum PrefaultError {
         source: io::Error,
     },
     /// A thread ended before its work did.
-    #[error("memory.prefault={0}: a thread ended without a word")]
+    #[error("{PREFAULT}={0}: a thread ended without a word")]
     Lost(Prefault),
 }
 

@@ -20,14 +20,18 @@ use std::thread;
 use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::config::lists::written;
 use crate::devices::Bus;
 use crate::ender::{Ender, PanicGuard};
 use crate::ending::Ending;
+use crate::field::Field;
 use crate::memory::{GpaRange, GuestMemory, guest};
 use crate::observe::counters::Counters;
 use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vm::{self, Start, Vm, VmError};
+
+const AFFINITY: Field = Field::of("cpus", "affinity");
 use control::{Control, Order};
 
 pub use control::Threads;
@@ -75,7 +79,8 @@ pub enum VcpuError {
     },
     /// The host has not the CPUs that it is to run on.
     #[error(
-        "cpus.affinity: vCPU {index} cannot run on any of the host CPUs {cpus:?}: must be CPUs that this host lets flatboot use"
+        "{AFFINITY}=[{index}@[{cpus}]]: cannot run on any of these: must be CPUs that this host lets flatboot use",
+        cpus = written(.cpus)
     )]
     Affinity {
         /// Index of the vCPU.

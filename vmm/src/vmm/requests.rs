@@ -6,7 +6,10 @@ use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
 use super::live::{self, Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
-use crate::config::{AddError, VmConfig};
+use crate::config::{AddError, FieldError, VmConfig};
+use crate::field::Field;
+
+const DESIRED_BALLOON: Field = Field::section("desired_balloon");
 
 impl Vmm {
     /// Does what it is asked. To quit is not among it.
@@ -118,7 +121,8 @@ impl Vmm {
             }
         }
         if let Some(bytes) = sizes.desired_balloon {
-            kept.config.resize_balloon(bytes, "desired_balloon").map_err(VmmError::Refused)?;
+            let wrong = |error: FieldError| VmmError::Refused(error.to_string());
+            kept.config.resize_balloon(bytes, DESIRED_BALLOON).map_err(wrong)?;
             if let Stage::Live(live) = &kept.stage {
                 live.ask_for(bytes);
             }

@@ -75,8 +75,18 @@ fn wrong_field() -> Result<(), Failed> {
     let files = Files::new();
     for (field, value, line) in [
         ("/memory/size", json!(65 << 20 | 1), "--config @/../vm.json: memory.size=68157441: must be a multiple of 1M"),
-        ("/cpus/boot_vcpus", json!(0), "--config @/../vm.json: cpus.boot_vcpus: must be a number of vCPUs, 1 to 1024"),
-        ("/disks/0/path", json!(files.fill("@/missing")), "--disk @/missing: there is no such file: must exist"),
+        (
+            "/cpus/boot_vcpus",
+            json!(0),
+            "--config @/../vm.json: cpus.boot_vcpus=0: must be a number of vCPUs, 1 to 1024",
+        ),
+        (
+            "/cpus/boot_vcpus",
+            json!(70000),
+            "--config @/../vm.json: cpus.boot_vcpus=70000: must be a number of vCPUs, …",
+        ),
+        ("/cpus/boot_vcpus", json!("2"), "--config @/../vm.json: cpus.boot_vcpus=2: must be a whole number, 0 or more"),
+        ("/disks/0/path", json!(files.fill("@/missing")), "disks[0].path=@/missing: there is no such file: must exist"),
     ] {
         let mut config = printed(&files)?;
         *config.pointer_mut(field).ok_or("no such field")? = value;

@@ -133,7 +133,7 @@ fn the_plan_is_what_a_guest_without_firmware_gets() {
     fs::write(&path, b"no table").unwrap();
     let plan = plan(1024);
     let table = plan.hand_off().unwrap();
-    let file = HandOff::File(InputFile::open("--handoff", &path).unwrap());
+    let file = HandOff::File(InputFile::open(HANDOFF, &path).unwrap());
     for (hand_off, expected) in
         [(HandOff::Planned, Some(table)), (HandOff::Off, None), (file, Some(b"no table".to_vec()))]
     {
@@ -145,7 +145,7 @@ fn kernel(files: &TempDir, initramfs: Option<&[u8]>) -> KernelConfig {
     let open = |name: &str, content: &[u8]| {
         let path = files.path().join(name);
         fs::write(&path, content).unwrap();
-        InputFile::open("--kernel", &path).unwrap()
+        InputFile::open(KERNEL, &path).unwrap()
     };
     KernelConfig {
         image: open("kernel", &images::bzimage()),
