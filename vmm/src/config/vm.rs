@@ -20,7 +20,7 @@ use super::limits::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::memory::MemoryConfig;
 use super::net::{self, NetOption};
 use super::numa::{self, NumaOption};
-use super::payload::PayloadOption;
+use super::payload::{PayloadFields, PayloadOption};
 use super::serial::SerialOption;
 use super::vcpus::CpusConfig;
 use super::vsock::{self, VsockOption};
@@ -75,21 +75,6 @@ pub struct VmConfig {
     /// In seconds.
     #[serde(default = "default_shutdown_timeout")]
     pub(super) shutdown_timeout: u64,
-}
-
-/// What it runs, in any combination.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PayloadFields {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) firmware: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) kernel: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) initramfs: Option<PathBuf>,
-    /// The owner's part of it: flatboot's defaults come in front.
-    #[serde(default)]
-    pub(super) cmdline: String,
 }
 
 /// Why a VM gets no more devices.
