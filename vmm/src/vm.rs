@@ -130,6 +130,13 @@ pub fn open_kvm() -> Result<Kvm, VmError> {
     Ok(kvm)
 }
 
+/// Opens KVM as [`open_kvm`] does, and asks it how wide guest physical addresses may be.
+pub fn open_and_measure() -> Result<(Kvm, AddressWidth), VmError> {
+    let kvm = open_kvm()?;
+    let width = address_width(&kvm)?;
+    Ok((kvm, width))
+}
+
 /// How wide guest physical addresses may be: CPUID 0x80000008, bits 23..16 of EAX if set, else 7..0.
 pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
     const LEAF_ADDRESS_SIZES: u32 = 0x8000_0008;

@@ -108,7 +108,7 @@ fn a_full_command_line_becomes_a_configuration() {
     assert_eq!(kernel.initramfs.unwrap().path(), files.path("initramfs"));
     assert_eq!(kernel.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet");
     assert_eq!(machine.cpus.boot.get(), 1);
-    assert_eq!(machine.memory.size.bytes(), 512 << 20);
+    assert_eq!(machine.memory.size().0, 512 << 20);
     assert_eq!(machine.disks[0].length(), 1024);
     assert!(!machine.disks[0].readonly());
     assert!(machine.rng.is_some());

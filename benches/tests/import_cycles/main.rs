@@ -24,8 +24,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("vmm/src/devices/virtio/block", "vmm/src/devices/virtio/block/mod.rs"),
     ("vmm/src/firmware", "vmm/src/firmware/mod.rs"),
     ("vmm/src/kernel", "vmm/src/kernel/mod.rs"),
-    ("vmm/src/memory", "vmm/src/memory/mod.rs"),
-    ("vmm/src/memory/shape.rs", "vmm/src/memory/plan.rs"),
     ("vmm/src/sandbox", "vmm/src/sandbox/mod.rs"),
     ("vmm/src/vcpu", "vmm/src/vcpu/mod.rs"),
 ];

@@ -19,8 +19,8 @@ use crate::listener::Bound;
 use crate::memory::fault;
 use crate::memory::guest::{self, MapError};
 use crate::memory::host::Host;
-use crate::memory::prefault::{self, Prefaulting};
-use crate::memory::{GpaRange, GuestMemory, HostBacking, MemoryPlan};
+use crate::memory::prefault::{self, PrefaultError, Prefaulting};
+use crate::memory::{AddressWidth, GpaRange, GuestMemory, MemoryPlan, PayloadKind};
 use crate::observe::counters::Counters;
 use crate::sandbox::Kind;
 use crate::timeline::Timeline;
@@ -35,7 +35,6 @@ pub(super) struct Assembled {
     pub(super) kvm: Kvm,
     pub(super) vm: Vm,
     pub(super) machine: Machine,
-    host: HostBacking,
 }
 
 /// The same with vCPU threads, all waiting for the boot CPU's start.
@@ -100,23 +99,23 @@ struct Leftover {
 }
 
 impl Assembled {
-    /// From a plan to the last device. `kernel` is where the kernel goes, if flatboot loads it; without, firmware does.
+    /// From KVM to the last device, for a guest that starts with `payload`.
     pub(super) fn new(
         mut config: MachineConfig,
-        plan: MemoryPlan,
-        kernel: Option<GpaRange>,
+        payload: PayloadKind,
         timeline: &Arc<Timeline>,
     ) -> Result<Self, BootError> {
-        let host = config.memory.backing(&plan, kernel, config.cpus.early);
-        let host = if kernel.is_some() { host } else { host.with_firmware(&plan) };
-        Host::this().check(plan.slots(), &host, config.memory.prefault)?;
-        timeline.phase("memory planned");
-
-        let kvm = vm::open_kvm()?;
-        plan.check_width(vm::address_width(&kvm)?)?;
+        // What is wrong with the memory that is asked for is said first, so that whoever asks learns of it on any host.
+        let kvm = vm::open_and_measure();
         timeline.phase("KVM opened");
 
-        let memory = map(&plan, &host)?;
+        let width = kvm.as_ref().map_or(AddressWidth::WIDEST, |(_, width)| *width);
+        let plan = MemoryPlan::new(&config.memory, payload, width)?;
+        Host::this().check(&plan)?;
+        timeline.phase("memory planned");
+
+        let (kvm, _) = kvm?;
+        let memory = map(&plan)?;
         // Before anybody touches it.
         fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
         timeline.phase("memory mapped");
@@ -124,9 +123,9 @@ impl Assembled {
         let vm = Vm::create(&kvm, &memory, config.cpus.topology, &config.nodes, config.cpus.nested)?;
         timeline.phase("VM created");
 
-        let machine = machine::build(&mut config, kernel.is_none(), &vm, &memory, timeline)?;
+        let machine = machine::build(&mut config, payload == PayloadKind::Firmware, &vm, &memory, timeline)?;
         timeline.phase("devices built");
-        Ok(Self { config, plan, memory, kvm, vm, machine, host })
+        Ok(Self { config, plan, memory, kvm, vm, machine })
     }
 
     /// What the ACPI tables say.
@@ -136,7 +135,7 @@ impl Assembled {
 
     /// Starts the vCPUs' threads, which back memory until the boot CPU may start, and what backs the rest beforehand.
     pub(super) fn start(self, control: &Control, timeline: &Arc<Timeline>) -> Result<Started, BootError> {
-        let Self { config, plan, memory, kvm, vm, machine, host } = self;
+        let Self { config, plan, memory, kvm, vm, machine } = self;
         let Machine { ports, mmio, workers, mut running, counters, power_button, input, serial_output, .. } = machine;
         let (virtio_devices, disks) = (machine.virtio_devices, machine.disks);
         let (serial_writer, sockets) = (machine.serial_writer, machine.sockets);
@@ -152,9 +151,9 @@ impl Assembled {
             jail: control.jail.clone(),
             timeline: Arc::clone(timeline),
         });
-        let waiting = vcpu::start(&shared, tasks(&config, &plan, &host))?;
+        let waiting = vcpu::start(&shared, tasks(&config, &plan))?;
         timeline.phase("vCPU threads started");
-        let prefaulting = prefault(&config, &plan, &memory, &host, timeline)?;
+        let prefaulting = prefault(&plan, &memory, timeline)?;
         start_workers(workers, &mut running, control)?;
         if let Some(writer) = serial_writer {
             let entry = Entry::new(control, Kind::SerialOutput, "serial output".to_owned());
@@ -222,20 +221,20 @@ fn acpi_machine<'a>(config: &'a MachineConfig, plan: &'a MemoryPlan, virtio_devi
 
 /// Where each vCPU's thread runs, and what it backs there: memory of the guest's node that the vCPU is on. Threads that run anywhere
 /// back any memory.
-fn tasks(config: &MachineConfig, plan: &MemoryPlan, host: &HostBacking) -> Vec<Task> {
+fn tasks(config: &MachineConfig, plan: &MemoryPlan) -> Vec<Task> {
     let anywhere = config.cpus.affinity.is_empty();
     let node_of = |node: u32| if anywhere { 0 } else { node };
     let nodes: Vec<_> = (0..config.cpus.boot.get()).map(|index| node_of(config.nodes.of_cpu(index))).collect();
     let placed = |ranges: &[GpaRange]| -> Vec<_> {
         ranges.iter().map(|range| (*range, node_of(plan.node_of(range.start())))).collect()
     };
-    vcpu::tasks(config.cpus.affinities(), &nodes, &placed(&host.early), &placed(&host.ahead))
+    vcpu::tasks(config.cpus.affinities(), &nodes, &placed(&plan.backing().early), &placed(&plan.backing().ahead))
 }
 
 /// Maps memory; huge pages are asked for before any page of it is there.
-pub(super) fn map(plan: &MemoryPlan, host: &HostBacking) -> Result<GuestMemory, MapError> {
+pub(super) fn map(plan: &MemoryPlan) -> Result<GuestMemory, MapError> {
     let memory = guest::map(plan.slots())?;
-    for &range in &host.thp {
+    for &range in &plan.backing().thp {
         if let Err(error) = guest::advise_huge(&memory, range) {
             // As on a host that has none: it costs speed, nothing else.
             tracing::info!(%range, %error, "no transparent huge pages");
@@ -245,15 +244,8 @@ pub(super) fn map(plan: &MemoryPlan, host: &HostBacking) -> Result<GuestMemory, 
 }
 
 /// Begins to back what must be there before the guest runs.
-fn prefault(
-    config: &MachineConfig,
-    plan: &MemoryPlan,
-    memory: &GuestMemory,
-    host: &HostBacking,
-    timeline: &Arc<Timeline>,
-) -> Result<Prefaulting, BootError> {
+fn prefault(plan: &MemoryPlan, memory: &GuestMemory, timeline: &Arc<Timeline>) -> Result<Prefaulting, PrefaultError> {
     let timeline = Arc::clone(timeline);
     let done = move || timeline.phase("memory prefaulted");
-    let pages = plan.slots().iter().map(|slot| slot.backing.pages).max().unwrap_or_default();
-    Ok(prefault::start(memory, &host.prefault, pages, config.memory.prefault, done)?)
+    prefault::start(memory, &plan.backing().prefault, plan.largest_pages(), plan.input().prefault, done)
 }

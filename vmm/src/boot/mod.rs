@@ -8,7 +8,7 @@ mod machine;
 
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
+use crate::config::{Config, FileError, FirmwareConfig, InputFile, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::running::WorkerError;
 use crate::ender::Ender;
@@ -17,7 +17,7 @@ use crate::kernel::{self, KernelError};
 use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
-use crate::memory::{GpaRange, MemoryPlan, PlanError, PlanInput};
+use crate::memory::{AddressWidth, MemoryPlan, PayloadKind, PlanError, PlanInput};
 use crate::sandbox::{Jail, JailError, Kind};
 use crate::timeline::Timeline;
 use crate::vcpu::VcpuError;
@@ -92,19 +92,21 @@ pub fn prepare(config: Config, timeline: &Arc<Timeline>, control: &Control) -> R
     }
 }
 
-/// Finds what of a boot can be wrong with what runs and its memory, as long as nothing of it is there.
-pub fn check(payload: &Payload, memory: &PlanInput) -> Result<(), BootError> {
-    match payload {
+/// Finds what of a boot can be wrong with what runs and its memory, as long as nothing of it is there. The guest's physical
+/// addresses are of `width`.
+pub fn check(payload: &Payload, memory: &PlanInput, width: AddressWidth) -> Result<(), BootError> {
+    let kind = match payload {
         Payload::Kernel(kernel) => {
             let image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
-            plan_with_kernel(memory, kernel, &image)?;
+            kind(kernel, &image)
         }
         Payload::Firmware(firmware) => {
             firmware::Image::inspect(&firmware.image)?;
             firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-            MemoryPlan::new(memory)?;
+            PayloadKind::Firmware
         }
-    }
+    };
+    MemoryPlan::new(memory, kind, width)?;
     Ok(())
 }
 
@@ -118,12 +120,11 @@ fn direct(
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
     timeline.phase("kernel image checked");
 
-    let (plan, initramfs) = plan_with_kernel(&config.plan_input(), kernel, &image)?;
-    let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
+    let assembled = Assembled::new(config, kind(kernel, &image), timeline)?;
     let vm = assembled.start(control, timeline)?;
 
     image.load(&vm.memory)?;
-    load::initramfs(&vm.memory, kernel.initramfs.as_ref(), initramfs)?;
+    load::initramfs(&vm.memory, kernel.initramfs.as_ref(), vm.plan.initramfs())?;
     timeline.phase("kernel and initramfs loaded");
 
     let tables = load::Tables {
@@ -131,7 +132,6 @@ fn direct(
         hand_off: &vm.config.hand_off,
         plan: &vm.plan,
         image: &image,
-        initramfs,
         acpi: vm.acpi(),
     };
     load::tables(&vm.memory, &tables)?;
@@ -154,8 +154,7 @@ fn through_firmware(
     timeline.phase("firmware image checked");
 
     let kernel = firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-    let plan = MemoryPlan::new(&config.plan_input())?;
-    let mut assembled = Assembled::new(config, plan, None, timeline)?;
+    let mut assembled = Assembled::new(config, PayloadKind::Firmware, timeline)?;
 
     let flash = Flash::load(&image)?;
     assembled.vm.insert_flash(&assembled.kvm, &assembled.memory, flash)?;
@@ -177,20 +176,10 @@ fn fetched_kernel(kernel: &KernelConfig) -> Result<(&KernelConfig, u64), KernelE
     Ok((kernel, image.efi_setup_length()?))
 }
 
-/// Plans memory, with the place of the initramfs in it.
-fn plan_with_kernel(
-    memory: &PlanInput,
-    kernel: &KernelConfig,
-    image: &kernel::Image,
-) -> Result<(MemoryPlan, Option<GpaRange>), PlanError> {
-    let mut plan = MemoryPlan::new(memory)?;
-    plan.check_kernel(image.footprint())?;
-    let Some(file) = &kernel.initramfs else {
-        return Ok((plan, None));
-    };
-    let range = plan.place_initramfs(file.length(), image.footprint().end())?;
-    plan.mark_written(range);
-    Ok((plan, Some(range)))
+/// What goes into memory for a kernel that flatboot loads.
+fn kind(kernel: &KernelConfig, image: &kernel::Image) -> PayloadKind {
+    let initramfs = kernel.initramfs.as_ref().map(InputFile::length);
+    PayloadKind::Kernel { image: Some(image.footprint()), initramfs }
 }
 
 #[cfg(test)]

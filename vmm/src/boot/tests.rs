@@ -12,8 +12,8 @@ use crate::acpi;
 use crate::config::{RawConfig, ShapeArgs};
 use crate::cpu::topology::CpuTopology;
 use crate::images;
-use crate::memory::GuestMemory;
 use crate::memory::guest::present;
+use crate::memory::{GpaRange, GuestMemory};
 use crate::numa::Nodes;
 
 const MIB: u64 = 1 << 20;
@@ -25,7 +25,6 @@ struct Written {
     _files: TempDir,
     memory: GuestMemory,
     plan: MemoryPlan,
-    initramfs: Option<GpaRange>,
 }
 
 /// The boot story's writes, on `kernel` and an initramfs of `initramfs` MiB, none if 0.
@@ -47,17 +46,15 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
     .unwrap();
     let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };
     let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file()).unwrap();
-    let (plan, initramfs) = plan_with_kernel(&config.plan_input(), &kernel, &image).unwrap();
-    let backing = config.memory.backing(&plan, Some(image.footprint()), true);
-    let memory = map(&plan, &backing).unwrap();
+    let plan = MemoryPlan::new(&config.memory, kind(&kernel, &image), AddressWidth::WIDEST).unwrap();
+    let memory = map(&plan).unwrap();
     image.load(&memory).unwrap();
-    load::initramfs(&memory, kernel.initramfs.as_ref(), initramfs).unwrap();
+    load::initramfs(&memory, kernel.initramfs.as_ref(), plan.initramfs()).unwrap();
     let tables = load::Tables {
         cmdline: &kernel.cmdline,
         hand_off: &config.hand_off,
         plan: &plan,
         image: &image,
-        initramfs,
         acpi: acpi::Machine {
             cpus: CpuTopology::flat(255),
             virtio_devices: 14,
@@ -67,7 +64,7 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         },
     };
     load::tables(&memory, &tables).unwrap();
-    Written { _files: files, memory, plan, initramfs }
+    Written { _files: files, memory, plan }
 }
 
 impl Written {
@@ -113,7 +110,7 @@ fn a_region_with_the_initramfs_is_not_said_to_be_zero() {
     // The kernel leaves too little room for it below 4 GiB.
     for (memory, kernel) in [("size=2G", 490), ("size=8G,holes=7", 490), ("size=4G,layout=pc", 3050)] {
         let written = written(memory, &vmlinux(kernel), 8);
-        let initramfs = written.initramfs.unwrap();
+        let initramfs = written.plan.initramfs().unwrap();
         assert!(initramfs.start() >= 1 << 32, "{memory}");
         let regions = written.regions();
         assert!(matches!(regions[1], (2048.., false)), "{memory}: {regions:?}");

@@ -13,7 +13,8 @@ use crate::config::{ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryC
 use crate::field::Field;
 use crate::kernel::{Image, KernelError};
 use crate::memory::{
-    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size, Study,
+    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PayloadKind, PlanError, Size,
+    Study,
 };
 
 /// Of `map` alone.
@@ -117,37 +118,28 @@ fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
 /// The map's text; `footprint` says what guest memory a kernel image takes.
 fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
     let (cpus, memory, zones) = parse_shape(&args.shape)?;
-    let mut plan = MemoryPlan::new(&memory.plan_input(&zones, host_address_width()))?;
-
     let kernel = open(KERNEL, args.kernel.as_deref())?;
     let initramfs = open(INITRAMFS, args.initramfs.as_deref())?;
-    let kernel = kernel.as_ref().map(footprint).transpose()?;
-    if let Some(range) = kernel {
-        plan.check_kernel(range)?;
-    }
-    let kernel_end = kernel.map_or(0, GpaRange::end);
-    let initramfs = initramfs.map(|file| plan.place_initramfs(file.length(), kernel_end)).transpose()?;
-    if let Some(range) = initramfs {
-        plan.mark_written(range);
-    }
+    let image = kernel.as_ref().map(footprint).transpose()?;
+    let payload = PayloadKind::Kernel { image, initramfs: initramfs.map(|file| file.length()) };
+    let plan = MemoryPlan::new(&memory.plan_input(zones, cpus.early), payload, host_address_width())?;
     write_table(args.table.as_deref(), &plan.hand_off()?)?;
-    let backing = memory.backing(&plan, kernel, cpus.early);
-    let map = MemoryMap { plan: &plan, backing: &backing, kernel, initramfs };
+    let map = MemoryMap(&plan);
     let cpus = cpus.boot;
-    if args.json { json(&map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(&map, cpus)) }
+    if args.json { json(map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(map, cpus)) }
 }
 
 fn open(field: Field, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
     Ok(path.map(|path| InputFile::open(field, path)).transpose()?)
 }
 
-fn json(map: &MemoryMap<'_>, cpus: CpuCount) -> serde_json::Result<String> {
+fn json(map: MemoryMap<'_>, cpus: CpuCount) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(map)?;
     value["cpus"] = cpus.get().into();
     Ok(format!("{value:#}\n"))
 }
 
-fn text(map: &MemoryMap<'_>, cpus: CpuCount) -> String {
+fn text(map: MemoryMap<'_>, cpus: CpuCount) -> String {
     format!("{cpus} vCPU{}, {map}", if cpus.get() == 1 { "" } else { "s" })
 }
 

@@ -27,7 +27,7 @@ use super::vsock::VsockOption;
 use super::{Config, MachineConfig};
 use crate::field::Field;
 use crate::leave::Leave;
-use crate::memory::{AddressWidth, PlanInput};
+use crate::memory::PlanInput;
 
 const RNG: Field = Field::section("rng");
 const TIMELINE: Field = Field::section("timeline");
@@ -84,7 +84,7 @@ impl VmConfig {
         // One that is not there is created, and removed again.
         vm.serial.open()?;
         vm.timeline.map(|path| OutputFile::open(TIMELINE, &path)).transpose()?;
-        Ok((payload, vm.memory.plan_input(&zones, AddressWidth::reported(AddressWidth::MAX))))
+        Ok((payload, vm.memory.plan_input(zones, vm.cpus.early)))
     }
 }
 
@@ -119,9 +119,8 @@ impl Config {
         let serial_limit = vm.serial_limit;
         let balloon = vm.balloon;
         let machine = MachineConfig {
+            memory: memory.plan_input(zones, cpus.early),
             cpus,
-            memory,
-            zones,
             nodes,
             hand_off,
             disks,

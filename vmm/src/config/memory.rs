@@ -10,10 +10,7 @@ use super::options::{OptionError, Options, parse_number, parse_size};
 use super::pages::{MUST_BE_PAGES, host_pages};
 use super::zone::{self, ZoneOption};
 use crate::field::Field;
-use crate::memory::{
-    AddressWidth, Backing, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput,
-    Prefault, Size, Study, Thp, Zone,
-};
+use crate::memory::{Backing, HostPages, Layout, MAX_HOLES, MemorySize, PlanInput, Prefault, Size, Study, Thp, Zone};
 
 const OPTION: Field = Field::section("memory");
 /// What the only zone is called where nothing is said of any.
@@ -144,18 +141,11 @@ impl MemoryConfig {
         vec![ZoneOption { id: ZONE.to_owned(), size: self.size.bytes(), backing: self.backing }]
     }
 
-    /// What the memory plan follows from, with its parts in order and guest physical addresses of that width.
+    /// What the memory plan follows from; `zones` are its parts in order, and `early` is whether vCPU threads back what the guest
+    /// touches first.
     #[must_use]
-    pub fn plan_input(&self, zones: &[Zone], address_width: AddressWidth) -> PlanInput {
-        let zones = if self.zones.is_empty() { Vec::new() } else { zones.to_vec() };
-        PlanInput { size: self.size, backing: self.backing, zones, study: self.study, address_width }
-    }
-
-    /// What host memory is asked for beforehand; `kernel` is where the kernel goes, `early` whether vCPU threads back what the
-    /// guest touches first.
-    #[must_use]
-    pub fn backing(&self, plan: &MemoryPlan, kernel: Option<GpaRange>, early: bool) -> HostBacking {
-        HostBacking::new(plan, kernel, self.thp, self.prefault, early)
+    pub const fn plan_input(&self, zones: Vec<Zone>, early: bool) -> PlanInput {
+        PlanInput { zones, thp: self.thp, prefault: self.prefault, early, study: self.study }
     }
 }
 
@@ -258,8 +248,8 @@ mod tests {
             study: Study { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 },
         };
         assert_eq!(memory, expected);
-        let width = AddressWidth::reported(40);
-        assert_eq!(memory.plan_input(&[], width), PlanInput::new(memory.size, width));
+        let zones = memory.zones().into_iter().map(|zone| Zone { size: zone.size, node: 0, backing: zone.backing });
+        assert_eq!(memory.plan_input(zones.collect(), true), PlanInput::new(memory.size));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub use vm::{AddError, VmConfig};
 pub use vsock::{VsockConfig, VsockOption};
 pub use zone::ZoneOption;
 
-use crate::memory::{AddressWidth, PlanInput, Zone};
+use crate::memory::PlanInput;
 use crate::numa::Nodes;
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
@@ -91,10 +91,8 @@ pub struct Config {
 pub struct MachineConfig {
     /// How many vCPUs, and what their threads do first.
     pub cpus: CpusConfig,
-    /// How much memory, and how the host backs it.
-    pub memory: MemoryConfig,
-    /// The parts of memory, in the order of the guest's addresses.
-    pub zones: Vec<Zone>,
+    /// How much memory, in which parts, and how the host backs it.
+    pub memory: PlanInput,
     /// The nodes that vCPUs and memory lie on.
     pub nodes: Nodes,
     /// What the guest is told about its memory.
@@ -117,12 +115,4 @@ pub struct MachineConfig {
     pub serial_limit: Option<u64>,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
-}
-
-impl MachineConfig {
-    /// What its memory follows from, for the widest addresses: nothing but the largest size depends on how wide this host's are.
-    #[must_use]
-    pub fn plan_input(&self) -> PlanInput {
-        self.memory.plan_input(&self.zones, AddressWidth::reported(AddressWidth::MAX))
-    }
 }

@@ -15,9 +15,10 @@ use rustix::process::{Resource, getrlimit};
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 
-use super::region::{Mapping, Region};
-use super::{Backing, GpaRange, GuestMemory, HostPages, Slot};
-
+use super::pages::{HUGE_PAGE, HostPages};
+use super::range::GpaRange;
+use super::region::{GuestMemory, Mapping, Region};
+use super::zone::{Backing, Slot};
 use crate::bits::index;
 use crate::field::Field;
 #[cfg(test)]
@@ -25,9 +26,6 @@ use crate::layout::PAGE_SIZE;
 
 const MEMORY: Field = Field::section("memory");
 const HOST_NODE: Field = Field::of("memory.zones", "host_numa_node");
-
-/// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
-pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// Why guest memory could not be mapped.
 #[derive(Debug, thiserror::Error)]

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::backing::{Prefault, total};
-use super::pages::HostPages;
+use super::backing::total;
+use super::choice::Prefault;
+use super::guest;
+use super::pages::{HUGE_PAGE, HostPages};
 use super::range::GpaRange;
+use super::region::GuestMemory;
 use super::size::Size;
-use super::{GuestMemory, guest};
 use crate::field::Field;
 
 const PREFAULT: Field = Field::of("memory", "prefault");
@@ -163,7 +165,7 @@ impl Job {
 
 /// Cuts `ranges` into pieces for `threads`, at multiples of the backing page: 2 MiB at least, which may be transparent huge pages.
 fn pieces(ranges: &[GpaRange], page: u64, threads: usize) -> Vec<GpaRange> {
-    let unit = page.max(guest::HUGE_PAGE);
+    let unit = page.max(HUGE_PAGE);
     let share = total(ranges) / (PIECES_PER_THREAD * threads.max(1) as u64);
     let length = share.max(MIN_PIECE).next_multiple_of(unit);
     let mut pieces = Vec::new();
@@ -205,7 +207,7 @@ mod tests {
             let mut at = 0;
             let ranges: Vec<_> = sizes.iter().map(|pages| {
                 let range = GpaRange::of(at, pages * page);
-                at = (range.end() + page).next_multiple_of(guest::HUGE_PAGE);
+                at = (range.end() + page).next_multiple_of(HUGE_PAGE);
                 range
             }).collect();
             let pieces = pieces(&ranges, page, threads);
@@ -215,7 +217,7 @@ mod tests {
                 prop_assert!(piece.start().is_multiple_of(page));
                 match merged.last_mut() {
                     Some(last) if last.end() == piece.start() => {
-                        prop_assert!(piece.start().is_multiple_of(guest::HUGE_PAGE), "a huge page is cut");
+                        prop_assert!(piece.start().is_multiple_of(HUGE_PAGE), "a huge page is cut");
                         *last = GpaRange::new(last.start(), piece.end());
                     }
                     _ => merged.push(*piece),

@@ -25,6 +25,7 @@ use crate::observe::counters::{Counters, Snapshot};
 use crate::sandbox::{Jail, JailError};
 use crate::timeline::Timeline;
 use crate::vcpu::Threads;
+use crate::vm;
 
 /// How long vCPUs and devices may take to rest. A disk may take longer; then there is no pause.
 const REST: Duration = Duration::from_secs(5);
@@ -230,6 +231,13 @@ impl Live {
         self.counters.snapshot(page_faults())
     }
 
+    /// Whether a VM could be started from `config`, from which this one was: what can be known without what this one has.
+    pub(super) fn check_again(&self, config: &VmConfig) -> Result<(), StartError> {
+        let (payload, memory) = config.look_again()?;
+        let width = vm::address_width(&self.kvm).map_err(BootError::Vm)?;
+        Ok(boot::check(&payload, &memory, width)?)
+    }
+
     /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
         let Self { vcpus, workers, console, sockets, aftermath, kvm, .. } = self;
@@ -237,12 +245,6 @@ impl Live {
         drop((workers, console, sockets));
         (aftermath, kvm)
     }
-}
-
-/// Whether a VM could be started from `vm` while another one runs that was: what can be known without what that one has.
-pub(super) fn check(vm: &VmConfig) -> Result<(), StartError> {
-    let (payload, memory) = vm.look_again()?;
-    Ok(boot::check(&payload, &memory)?)
 }
 
 /// The jail with what `config` wants it to have. With Landlock, no thread of the VM opens a file; and if this thread starts no other

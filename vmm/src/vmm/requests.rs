@@ -4,7 +4,7 @@
 use super::call::{Answer, Call, Info, InfoState, Resize};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
-use super::live::{self, Live, Origin, Zero};
+use super::live::{Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
 use crate::config::{AddError, FieldError, VmConfig};
 use crate::field::Field;
@@ -93,8 +93,8 @@ impl Vmm {
     /// What could not start again goes on running, as far as that is known before.
     fn reboot(&mut self) -> Result<(), VmmError> {
         self.running()?;
-        if let Some(kept) = &self.vm {
-            live::check(&kept.config)?;
+        if let Some(Kept { config, stage: Stage::Live(live) }) = &self.vm {
+            live.check_again(config)?;
         }
         self.events.vm("rebooting");
         self.end("it is rebooted");

@@ -58,7 +58,7 @@ fn memory() -> Vec<Row> {
         ),
         (
             "run --memory size=16777215T",
-            "--memory size=16777215T: must be between 64M and …, which is what 52-bit physical addresses have room for",
+            "--memory size=16777215T: must be between 64M and …, which is what …-bit physical addresses have room for",
         ),
         ("run --memory size=16777216T", "--memory size=16777216T: must be less than 2^64 bytes"),
         ("run --memory 1G", "--memory 1G: must be written KEY=VALUE; the keys are size, …"),

@@ -12,7 +12,7 @@ use crate::devices::bus::BusDevice;
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::running::Running;
 use crate::images;
-use crate::memory::{AddressWidth, GuestMemory, MemorySize, PlanInput};
+use crate::memory::{AddressWidth, GuestMemory, MemorySize, PayloadKind, PlanInput};
 use crate::numa::Nodes;
 
 /// A kernel's setup part: the boot sector and one more.
@@ -20,7 +20,7 @@ const SETUP: u64 = 1024;
 
 fn plan(mib: u64) -> MemoryPlan {
     let size = MemorySize::try_from(mib << 20).unwrap();
-    MemoryPlan::new(&PlanInput::new(size, AddressWidth::reported(40))).unwrap()
+    MemoryPlan::new(&PlanInput::new(size), PayloadKind::Firmware, AddressWidth::reported(40)).unwrap()
 }
 
 fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&'a KernelConfig>) -> Description<'a> {
