@@ -7,9 +7,9 @@ use std::sync::Arc;
 use kvm_ioctls::Kvm;
 use vmm_sys_util::eventfd::EventFd;
 
-use super::entry::Entry;
+use super::entry::{Control, Entry};
+use super::error::BootError;
 use super::machine::{self, Console, Machine};
-use super::{BootError, Control};
 use crate::acpi;
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
 use crate::devices::running::{WorkerError, Workers};

@@ -3,13 +3,29 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::Control;
 use crate::chain::chain;
 use crate::devices::bus::lock;
 use crate::ender::{Ender, PanicGuard};
 use crate::ending::Ending;
 use crate::sandbox::{Jail, Kind};
 
+/// What the threads of a VM have in common.
+#[derive(Debug)]
+pub struct Control {
+    pub(super) ender: Ender,
+    pub(super) jail: Jail,
+    pub(super) once: bool,
+    pub(super) entries: Arc<Entries>,
+}
+
+impl Control {
+    /// For a VM whose threads report its end to `ender` and enter `jail` before the guest runs. With `once`, the thread that boots
+    /// it boots no other one, and enters last.
+    #[must_use]
+    pub fn new(ender: Ender, jail: Jail, once: bool) -> Self {
+        Self { ender, jail, once, entries: Arc::default() }
+    }
+}
 /// Threads that are still to begin.
 #[derive(Debug, Default)]
 pub(super) struct Entries {

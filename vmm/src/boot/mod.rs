@@ -3,82 +3,26 @@
 
 mod assemble;
 mod entry;
+mod error;
 mod load;
 mod machine;
 
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, FirmwareConfig, InputFile, KernelConfig, MachineConfig, Payload};
+use crate::config::{Config, FirmwareConfig, InputFile, KernelConfig, MachineConfig, Payload};
 use crate::devices::fw_cfg::FwCfg;
-use crate::devices::running::WorkerError;
-use crate::ender::Ender;
 use crate::firmware::{self, Description, FirmwareError, Flash};
 use crate::kernel::{self, KernelError};
-use crate::memory::guest::MapError;
-use crate::memory::host::HostError;
-use crate::memory::prefault::PrefaultError;
-use crate::memory::{AddressWidth, MemoryPlan, PayloadKind, PlanError, PlanInput};
-use crate::sandbox::{Jail, JailError, Kind};
+use crate::memory::{AddressWidth, MemoryPlan, PayloadKind, PlanInput};
+use crate::sandbox::Kind;
 use crate::timeline::Timeline;
-use crate::vcpu::VcpuError;
-use crate::vm::{Start, VmError};
+use crate::vm::Start;
 use assemble::Assembled;
-use entry::Entries;
 
 pub use assemble::{Booted, Prepared};
-pub use entry::Entry;
+pub use entry::{Control, Entry};
+pub use error::BootError;
 pub use machine::Console;
-
-/// What the threads of a VM have in common.
-#[derive(Debug)]
-pub struct Control {
-    ender: Ender,
-    jail: Jail,
-    once: bool,
-    entries: Arc<Entries>,
-}
-
-impl Control {
-    /// For a VM whose threads report its end to `ender` and enter `jail` before the guest runs. With `once`, the thread that boots
-    /// it boots no other one, and enters last.
-    #[must_use]
-    pub fn new(ender: Ender, jail: Jail, once: bool) -> Self {
-        Self { ender, jail, once, entries: Arc::default() }
-    }
-}
-/// Why a VM did not start. Each source names the thing, the value and what would be right.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant passes on the error of the module that it is named after")]
-pub enum BootError {
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    #[error(transparent)]
-    Firmware(#[from] FirmwareError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Host(#[from] HostError),
-    #[error(transparent)]
-    Map(#[from] MapError),
-    #[error(transparent)]
-    Prefault(#[from] PrefaultError),
-    #[error(transparent)]
-    Vm(#[from] VmError),
-    #[error(transparent)]
-    Vcpu(#[from] VcpuError),
-    #[error(transparent)]
-    Load(#[from] load::LoadError),
-    #[error(transparent)]
-    Machine(#[from] machine::MachineError),
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    #[error(transparent)]
-    Output(#[from] FileError),
-    #[error(transparent)]
-    Jail(#[from] JailError),
-    #[error("signals cannot be handled")]
-    Signals(#[source] std::io::Error),
-}
 
 /// Brings the VM that `config` describes as far as it can come without running.
 ///

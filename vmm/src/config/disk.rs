@@ -16,16 +16,13 @@ use super::image::{self, ImageType};
 use super::lock::{Lock, lock};
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
-use crate::devices::virtio::block::Alignment;
+use crate::devices::virtio::block::{Alignment, SECTOR_SIZE};
 use crate::field::Field;
 
 /// Where they are in a configuration.
 pub(super) const OPTION: Field = Field::section("disks");
 /// Where the file of each is.
 pub const PATH: Field = OPTION.member("path");
-
-/// Bytes of a virtio block sector: disks are whole numbers of them.
-pub const SECTOR_SIZE: u64 = 512;
 
 /// Keys besides those of rates.
 const KEYS: [&str; 10] = [

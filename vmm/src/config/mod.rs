@@ -44,7 +44,7 @@ use std::time::Duration;
 pub use balloon::BalloonConfig;
 pub use cmdline::{Cmdline, CmdlineError};
 pub use console::ConsoleConfig;
-pub use disk::{DiskConfig, DiskOption, PATH as DISK_PATH, SECTOR_SIZE};
+pub use disk::{DiskConfig, DiskOption, PATH as DISK_PATH};
 pub use error::{ConfigError, ReadError};
 pub use field::FieldError;
 pub use file::{FileError, FileFault, InputFile};

@@ -3,8 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use super::{Affinity, Task};
 use crate::memory::{GpaRange, HUGE_PAGE};
+
+/// Where the thread of a vCPU runs: on these CPUs of the host, or on all.
+pub type Affinity = Option<BTreeSet<u16>>;
+
+/// What the thread of a vCPU does before it runs the guest.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Where it runs.
+    pub affinity: Affinity,
+    /// What it backs first.
+    pub early: Vec<GpaRange>,
+    /// What it backs when the boot CPU starts.
+    pub ahead: Vec<GpaRange>,
+}
 
 /// What the thread of each vCPU does, of as many as `nodes`, which says on which of the guest's nodes each is. Each range is backed
 /// by threads of the node that it lies on, or by all if that has none: where nobody has bound guest memory to a node of the host, it

@@ -5,7 +5,7 @@ use core::fmt::{self, Display, Formatter};
 
 use bitflags::{Flag, Flags};
 
-use super::{Address, Hex};
+use super::number::{Address, Hex};
 use crate::marks::{self, Origin};
 use crate::wire::{self, Field};
 use crate::{

@@ -3,7 +3,7 @@
 
 use core::fmt::{self, Display, Formatter};
 
-use super::{Address, Hex};
+use super::number::{Address, Hex};
 use crate::marks::{self, Mark, Origin};
 use crate::wire::{self, Field};
 use crate::{
