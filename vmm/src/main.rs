@@ -36,13 +36,13 @@ fn main() -> ExitCode {
         return serve(None, cli.outside, cli.process.seccomp, zero).unwrap_or_else(|error| refuse(error.typed()));
     };
     match verb {
-        Verb::Run(args) => run(*args, zero),
+        Verb::Run(args) => run_verb(*args, zero),
         Verb::Config(raw) => match VmConfig::try_from(*raw) {
             Ok(vm) => printed(vm.to_json().map_err(io::Error::other).and_then(|json| print(&json))),
             Err(error) => refuse(typed(&error, error.is_usage())),
         },
         Verb::Check(args) => printed(check::report(args.json)),
-        Verb::Map(args) => match map::run(&args) {
+        Verb::Map(args) => match map::print(&args) {
             Ok(()) => ExitStatus::Done.into(),
             Err(error) => refuse(typed(&error, error.is_usage())),
         },
@@ -82,7 +82,7 @@ fn typed(error: &dyn Error, usage: bool) -> Refusal {
     (in_options(|| chain(error)), usage)
 }
 
-fn run(args: RunArgs, zero: Instant) -> ExitCode {
+fn run_verb(args: RunArgs, zero: Instant) -> ExitCode {
     let (outside, seccomp) = (args.outside.clone(), args.process.seccomp);
     let is_typed = args.config.is_none();
     let vm = match args.vm() {

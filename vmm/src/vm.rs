@@ -23,7 +23,6 @@ use crate::cpu::registers;
 use crate::cpu::topology::CpuTopology;
 use crate::devices::ioapic::{self, Message, PINS};
 use crate::field::Field;
-use crate::firmware::Flash;
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
 use crate::numa::Nodes;
@@ -153,7 +152,7 @@ pub struct Vm {
     cpuid: CpuId,
     basis: Basis,
     /// What firmware runs from, if the boot CPU starts there.
-    flash: Option<Flash>,
+    flash: Option<GuestMemory>,
     memory: GuestMemory,
 }
 
@@ -203,12 +202,12 @@ impl Vm {
     }
 
     /// Puts `flash` below 4 GiB, read-only: what the guest writes there is an access to no device. `memory` is the VM's.
-    pub fn insert_flash(&mut self, kvm: &Kvm, memory: &GuestMemory, flash: Flash) -> Result<(), VmError> {
+    pub fn insert_flash(&mut self, kvm: &Kvm, memory: &GuestMemory, flash: GuestMemory) -> Result<(), VmError> {
         if !kvm.check_extension(Cap::ReadonlyMem) {
             return Err(VmError::Lacks("KVM_CAP_READONLY_MEM"));
         }
         let first = low32(memory.num_regions() as u64);
-        for (slot, region) in (first..).zip(flash.memory().iter()) {
+        for (slot, region) in (first..).zip(flash.iter()) {
             set_slot(&self.fd, slot, region, KVM_MEM_READONLY)?;
         }
         self.flash = Some(flash);

@@ -2,7 +2,7 @@
 //! Why a VM does not start.
 
 use super::load::LoadError;
-use super::machine::MachineError;
+use super::wiring::DevicesError;
 use crate::config::FileError;
 use crate::devices::running::WorkerError;
 use crate::firmware::FirmwareError;
@@ -38,7 +38,7 @@ pub enum BootError {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
-    Machine(#[from] MachineError),
+    Devices(#[from] DevicesError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
     #[error(transparent)]

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fs::{self, File};
+use std::time::Instant;
 
 use flatboot_handoff::{Region, RegionFlags};
 use tempfile::TempDir;
 use vm_memory::{Bytes, GuestAddress};
 
-use super::assemble::map;
 use super::*;
-use crate::acpi;
 use crate::config::{RawConfig, ShapeArgs};
-use crate::cpu::topology::CpuTopology;
 use crate::images;
 use crate::memory::guest::present;
 use crate::memory::{GpaRange, GuestMemory};
-use crate::numa::Nodes;
+use crate::timeline::Timeline;
 
 const MIB: u64 = 1 << 20;
 /// Offset of `p_memsz` in the only program header of [`images::vmlinux`].
@@ -44,26 +42,11 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         ..RawConfig::default()
     })
     .unwrap();
-    let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };
-    let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file()).unwrap();
-    let plan = MemoryPlan::new(&config.memory, kind(&kernel, &image), AddressWidth::WIDEST).unwrap();
-    let memory = map(&plan).unwrap();
-    image.load(&memory).unwrap();
-    load::initramfs(&memory, kernel.initramfs.as_ref(), plan.initramfs()).unwrap();
-    let tables = load::Tables {
-        cmdline: &kernel.cmdline,
-        hand_off: &config.hand_off,
-        plan: &plan,
-        image: &image,
-        acpi: acpi::Machine {
-            cpus: CpuTopology::flat(255),
-            virtio_devices: 14,
-            serial: true,
-            nodes: &Nodes::one(255),
-            slots: plan.slots(),
-        },
-    };
-    load::tables(&memory, &tables).unwrap();
+    let payload = Inspected::new(&config.payload, config.machine.cpus.topology).unwrap();
+    let plan = MemoryPlan::new(&config.machine.memory, payload.kind(), AddressWidth::WIDEST).unwrap();
+    let memory = memory::map(&plan).unwrap();
+    let platform = Platform { config: &config.machine, plan: &plan, memory: &memory, virtio_devices: 14 };
+    payload.load(platform, &Timeline::new(Instant::now())).unwrap();
     Written { _files: files, memory, plan }
 }
 

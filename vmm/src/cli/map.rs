@@ -70,7 +70,7 @@ impl MapError {
 }
 
 /// Prints the map to standard output.
-pub fn run(args: &MapArgs) -> Result<(), MapError> {
+pub fn print(args: &MapArgs) -> Result<(), MapError> {
     let inspect = |file: &InputFile| Ok(Image::inspect(file.path(), file.file())?.footprint());
     let text = match args.foreign {
         Some(vmm) => foreign(args, vmm)?,

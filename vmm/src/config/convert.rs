@@ -25,6 +25,7 @@ use super::vcpus::CpusConfig;
 use super::vm::{RngFields, VmConfig, must_be_timeout};
 use super::vsock::VsockOption;
 use super::{Config, MachineConfig};
+use crate::cpu::topology::CpuTopology;
 use crate::field::Field;
 use crate::leave::Leave;
 use crate::memory::PlanInput;
@@ -72,9 +73,9 @@ impl VmConfig {
     }
 
     /// Looks at the files as they are now, while a VM has them that was made from this: whether another one could open them. It
-    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, with what
-    /// its memory follows from.
-    pub fn look_again(&self) -> Result<(Payload, PlanInput), ConfigError> {
+    /// locks no disk, attaches to no network, makes no socket and leaves no file. What is to run is returned, on
+    /// which processors, and what its memory follows from.
+    pub fn look_again(&self) -> Result<(Payload, CpuTopology, PlanInput), ConfigError> {
         let vm = self.clone();
         let (_, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory)?;
         let payload = vm.open_payload()?;
@@ -84,7 +85,7 @@ impl VmConfig {
         // One that is not there is created, and removed again.
         vm.serial.open()?;
         vm.timeline.map(|path| OutputFile::open(TIMELINE, &path)).transpose()?;
-        Ok((payload, vm.memory.plan_input(zones, vm.cpus.early)))
+        Ok((payload, vm.cpus.topology, vm.memory.plan_input(zones, vm.cpus.early)))
     }
 }
 

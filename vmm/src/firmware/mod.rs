@@ -11,6 +11,6 @@ mod image;
 mod items;
 
 pub use error::FirmwareError;
-pub use flash::Flash;
+pub use flash::flash;
 pub use image::Image;
 pub use items::{Description, items};
