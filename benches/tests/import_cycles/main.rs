@@ -21,7 +21,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("vmm/src/acpi", "vmm/src/acpi/mod.rs"),
     ("vmm/src/api", "vmm/src/api/mod.rs"),
     ("vmm/src/boot", "vmm/src/boot/mod.rs"),
-    ("vmm/src/config/error.rs", "vmm/src/config/net.rs"),
     ("vmm/src/devices/virtio/block", "vmm/src/devices/virtio/block/mod.rs"),
     ("vmm/src/firmware", "vmm/src/firmware/mod.rs"),
     ("vmm/src/kernel", "vmm/src/kernel/mod.rs"),

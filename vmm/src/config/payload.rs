@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::cmdline::Cmdline;
 use super::error::ConfigError;
 use super::field::FieldError;
 use super::file::{FileError, FileFault, InputFile};
-use super::vm::PayloadFields;
 use crate::field::Field;
 use crate::layout::{FLASH, PAGE_SIZE};
 
@@ -25,6 +26,21 @@ const FIRMWARE_MIN: u64 = 64 << 10;
 const FIRMWARE_MAX: u64 = FLASH.end - FLASH.start;
 /// Firmware learns sizes as 32-bit numbers.
 const FETCHED_MAX: u64 = u32::MAX as u64;
+
+/// What it runs, in any combination.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PayloadFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) firmware: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kernel: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) initramfs: Option<PathBuf>,
+    /// The owner's part of it: flatboot's defaults come in front.
+    #[serde(default)]
+    pub(super) cmdline: String,
+}
 
 /// What the boot CPU runs first.
 #[derive(Debug)]
