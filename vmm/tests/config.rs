@@ -101,6 +101,9 @@ fn a_full_command_line_becomes_a_configuration() {
     let (message, usage) = refused(raw.clone());
     assert_eq!(message, format!("--disk {}: has 1 bytes: must be a multiple of 512", files.text("initramfs")));
     assert!(!usage);
+    // Whoever has typed no options hears which of the disks it is.
+    let message = Config::try_from(raw.clone()).unwrap_err().to_string();
+    assert_eq!(message, format!("disks[1].path={}: has 1 bytes: must be a multiple of 512", files.text("initramfs")));
 
     let config = Config::try_from(RawConfig { disks: vec![files.disk("disk", "")], ..raw }).unwrap();
     let Config { payload: Payload::Kernel(kernel), machine, .. } = config else { panic!("no kernel") };
