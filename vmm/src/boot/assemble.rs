@@ -107,9 +107,9 @@ impl Assembled {
         kernel: Option<GpaRange>,
         timeline: &Arc<Timeline>,
     ) -> Result<Self, BootError> {
-        let host = config.memory.backing(&plan, kernel, config.cpus.early);
+        let host = config.study.backing(&config.memory, &plan, kernel);
         let host = if kernel.is_some() { host } else { host.with_firmware(&plan) };
-        Host::this().check(plan.slots(), &host, config.memory.prefault)?;
+        Host::this().check(plan.slots(), &host, config.study.prefault(&config.memory))?;
         timeline.phase("memory planned");
 
         let kvm = vm::open_kvm()?;
@@ -255,5 +255,6 @@ fn prefault(
     let timeline = Arc::clone(timeline);
     let done = move || timeline.phase("memory prefaulted");
     let pages = plan.slots().iter().map(|slot| slot.backing.pages).max().unwrap_or_default();
-    Ok(prefault::start(memory, &host.prefault, pages, config.memory.prefault, done)?)
+    let mode = config.study.prefault(&config.memory);
+    Ok(prefault::start(memory, &host.prefault, pages, mode, done)?)
 }

@@ -2,7 +2,6 @@
 //! What host memory is asked for beforehand, as ranges of guest physical addresses.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use flatboot_handoff::SECTION_SIZE;
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use super::arenas::SECTION_MEMMAP;
 use super::guest::HUGE_PAGE;
 use super::plan::MemoryPlan;
 use super::range::GpaRange;
+use crate::field::{Field, Valued};
 use crate::layout::{ABOVE_4G, PAGE_SIZE};
 
 /// What a small guest's kernel takes of its memory until it starts init.
@@ -39,8 +39,7 @@ pub enum Thp {
 }
 
 /// What host memory is there before the guest runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Switch", into = "Switch")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Prefault {
     /// None.
     #[default]
@@ -51,7 +50,7 @@ pub enum Prefault {
     All,
 }
 
-/// Either of them in JSON: what other VMMs have, too, is a switch there; the rest are words.
+/// That in JSON: what other VMMs have, too, is a switch there; the rest is a word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Switch {
@@ -93,36 +92,15 @@ impl TryFrom<Switch> for Thp {
     }
 }
 
-impl From<Prefault> for Switch {
-    fn from(prefault: Prefault) -> Self {
-        match prefault {
-            Prefault::Off => Self::Is(false),
-            Prefault::All => Self::Is(true),
-            Prefault::Arenas => Self::Word("arenas".to_owned()),
+impl Prefault {
+    /// What asks for it.
+    #[must_use]
+    pub fn asked(self) -> Valued<&'static str> {
+        match self {
+            Self::Off => Field::of("memory", "prefault").is("off"),
+            Self::All => Field::of("memory", "prefault").is("on"),
+            Self::Arenas => Field::of("study", "prefault_arenas").is("on"),
         }
-    }
-}
-
-impl TryFrom<Switch> for Prefault {
-    type Error = &'static str;
-
-    fn try_from(switch: Switch) -> Result<Self, Self::Error> {
-        match switch.said() {
-            "off" => Ok(Self::Off),
-            "on" => Ok(Self::All),
-            "arenas" => Ok(Self::Arenas),
-            _ => Err("must be true, false or \"arenas\""),
-        }
-    }
-}
-
-impl fmt::Display for Prefault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Arenas => "arenas",
-            Self::All => "on",
-        })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::field::Field;
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
 const SIZE: Field = Field::of("memory", "size");
-const HOLES: Field = Field::of("memory", "holes");
+const HOLES: Field = Field::of("study", "holes");
 
 /// What nobody asks for but to learn what a part of the fast boot is worth. By default all of it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,8 +26,8 @@ pub(crate) fn rows() -> Vec<Row> {
         // More than any host has free, and less than x86-64 can address.
         row("run --memory size=2000T,prefault=on", &format!("--memory prefault=on: backs 2000 TiB, {too_much}")),
         row(
-            "run --memory size=2000T,prefault=arenas",
-            &format!("--memory prefault=arenas: backs 32000 GiB, {too_much}"),
+            "run --memory size=2000T --study prefault_arenas=on",
+            &format!("--study prefault_arenas=on: backs 32000 GiB, {too_much}"),
         ),
     ];
     for (size, kib) in [("2M", 2048), ("1G", 1 << 20)] {
