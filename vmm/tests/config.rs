@@ -101,6 +101,9 @@ fn a_full_command_line_becomes_a_configuration() {
     let (message, usage) = refused(raw.clone());
     assert_eq!(message, format!("--disk {}: has 1 bytes: must be a multiple of 512", files.text("initramfs")));
     assert!(!usage);
+    // Whoever has typed no options hears which of the disks it is.
+    let message = Config::try_from(raw.clone()).unwrap_err().to_string();
+    assert_eq!(message, format!("disks[1].path={}: has 1 bytes: must be a multiple of 512", files.text("initramfs")));
 
     let config = Config::try_from(RawConfig { disks: vec![files.disk("disk", "")], ..raw }).unwrap();
     let Config { payload: Payload::Kernel(kernel), machine, .. } = config else { panic!("no kernel") };
@@ -160,7 +163,13 @@ fn wrong_texts_are_usage_errors() {
             RawConfig { console: "tty".to_owned(), ..raw() },
             "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's",
         ),
-        (RawConfig { handoff: "on".to_owned(), ..raw() }, "--handoff on: must be planned, off or file=FILE"),
+        (
+            RawConfig {
+                shape: ShapeArgs { study: vec!["handoff=planned".to_owned()], ..ShapeArgs::default() },
+                ..raw()
+            },
+            "--study handoff=planned: must be on or off",
+        ),
         (RawConfig { serial: "pty".to_owned(), ..raw() }, "--serial pty: must be tty, file=FILE, null or off"),
         (
             RawConfig { cmdline: "a\nb".to_owned(), ..raw() },
@@ -265,11 +274,11 @@ fn a_file_that_is_written_has_no_other_use() {
     let fault = "is the file of --kernel, too: must be a file of its own";
     refused_file(kernel, "--timeline", &files.path("kernel"), fault);
     let table = RawConfig {
-        handoff: format!("file={}", files.text("initramfs")),
+        shape: ShapeArgs { study: vec![format!("handoff_file={}", files.text("initramfs"))], ..ShapeArgs::default() },
         timeline: Some(files.path("initramfs")),
         ..files.raw()
     };
-    let fault = "is the file of --handoff, too: must be a file of its own";
+    let fault = "is the file of --study handoff_file, too: must be a file of its own";
     refused_file(table, "--timeline", &files.path("initramfs"), fault);
     let log = files.path("log");
     let both = RawConfig { serial: format!("file={}", log.display()), timeline: Some(log.clone()), ..files.raw() };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use flatboot::config::{CpusConfig, MemoryConfig};
+use flatboot::config::{CpusConfig, MemoryConfig, StudyConfig};
 use flatboot_handoff::marks;
 
 const README: &str = include_str!("../../README.md");
@@ -45,7 +45,8 @@ fn the_readme_has_every_key() {
         let keys = keys(refusal).into_iter().filter(|key| key != first);
         keys.map(|key| format!("{option} {key}")).collect::<Vec<_>>()
     };
-    let expected = [told("memory", &memory, "size"), told("cpus", &cpus, "boot")].concat();
+    let study = StudyConfig::parse(&["no=1".to_owned()]).expect_err("no such key").to_string();
+    let expected = [told("memory", &memory, "size"), told("cpus", &cpus, "boot"), told("study", &study, "")].concat();
     let listed: Vec<_> = rows.iter().map(|(name, _)| *name).collect();
     assert_eq!(listed, expected);
 }

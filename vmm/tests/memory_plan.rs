@@ -435,8 +435,8 @@ fn errors_name_the_thing_the_value_and_what_would_be_right() {
             narrow(TIB - 4 * GIB + 512 * MIB, 1),
             "memory.size=1044992M: must be between 64M and 1044864M, which is what 40-bit physical addresses have room for",
         ),
-        (narrow(64 * GIB, 125), "memory.holes=125: must be at most 124, the e820 map has no room for more"),
-        (narrow(GIB, 4), "memory.holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4"),
+        (narrow(64 * GIB, 125), "study.holes=125: must be at most 124, the e820 map has no room for more"),
+        (narrow(GIB, 4), "study.holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4"),
     ];
     for (result, message) in cases {
         assert_eq!(result.map_err(|error| error.to_string()), Err(message.to_owned()));

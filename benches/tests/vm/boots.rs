@@ -4,6 +4,8 @@
 use libtest_mimic::Failed;
 use serde_json::Value;
 
+use flatboot_bench::guest::Guest;
+
 use super::lab::{Lab, require};
 use crate::Body;
 
@@ -21,8 +23,8 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("boots::memory_64G", |lab| boots(lab, 2, "64G")),
     ("boots::memory_256G", |lab| boots(lab, 2, "256G")),
     ("boots::memory_shared", |lab| boots(lab, 2, "1G,shared=on")),
-    ("boots::memory_prefaulted_arenas", |lab| boots(lab, 2, "4G,prefault=arenas")),
-    ("boots::memory_with_holes", |lab| boots(lab, 2, "8G,holes=7")),
+    ("boots::memory_prefaulted_arenas", |lab| studied(lab, "4G", "prefault_arenas=on")),
+    ("boots::memory_with_holes", |lab| studied(lab, "8G", "holes=7")),
     ("boots::bzimage", bzimage),
     ("boots::unmodified_debian_cloud_kernel", debian_cloud_kernel),
     ("boots::twenty_in_a_row", twenty_in_a_row),
@@ -39,7 +41,15 @@ fn kib(memory: &str) -> u64 {
 }
 
 fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
-    let guest = lab.guest().cpus(cpus.into()).memory(&format!("size={memory}"));
+    has_memory(lab, lab.guest(), cpus, memory)
+}
+
+fn studied(lab: &Lab, memory: &str, study: &str) -> Result<(), Failed> {
+    has_memory(lab, lab.guest().options(["--study", study]), 2, memory)
+}
+
+fn has_memory(lab: &Lab, guest: Guest, cpus: u8, memory: &str) -> Result<(), Failed> {
+    let guest = guest.cpus(cpus.into()).memory(&format!("size={memory}"));
     let ended = lab.passes(&guest.checks(&format!("cpus={cpus},meminfo")))?;
     let meminfo = ended.report("meminfo").ok_or("no meminfo")?;
     let present: u64 = zones(meminfo).iter().filter_map(|zone| zone["present"].as_u64()).sum();

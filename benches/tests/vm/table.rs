@@ -135,7 +135,7 @@ fn refused(lab: &Lab) -> Result<(), Failed> {
         let line = line(lab, &qemu(lab, "microvm", &format!("memmap_handoff=fw_cfg {CHECKS}"), &options))?;
         require(line.contains("ignored: ") && line.contains(said), || line.clone())?;
     }
-    let guest = lab.guest().options(["--handoff", "off"]).cmdline("memmap_handoff=fw_cfg");
+    let guest = lab.guest().options(["--study", "handoff=off"]).cmdline("memmap_handoff=fw_cfg");
     let ended = lab.passes(&guest.checks(&format!("dmesg=memmap_handoff: ignored: no {FW_CFG_FILE} in fw_cfg")))?;
     require(ended.report("dmesg").is_some_and(|report| report["count"] == 1), || format!("{:?}", ended.reports))
 }
@@ -155,7 +155,7 @@ fn asks_for_all(lab: &Lab) -> Result<(), Failed> {
         encode(&regions, arenas, &mut table)?;
         let file = lab.path("greedy.bin");
         fs::write(&file, table)?;
-        let guest = lab.guest().options(["--handoff".to_owned(), format!("file={}", file.display())]);
+        let guest = lab.guest().options(["--study".to_owned(), format!("handoff_file={}", file.display())]);
         let ended =
             lab.passes(&guest.checks("dmesg=bytes of the arenas are more than they may have,meminfo,alloc,calm"))?;
         let total = ended.report("meminfo").and_then(|meminfo| meminfo["total_kib"].as_u64()).unwrap_or_default();

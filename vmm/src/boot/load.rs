@@ -169,7 +169,7 @@ mod tests {
     fn a_file_is_handed_over_as_it_is() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"no table").unwrap();
-        let input = InputFile::open(crate::config::HANDOFF, file.path()).unwrap();
+        let input = InputFile::open(crate::config::HANDOFF_FILE, file.path()).unwrap();
         let (memory, address) = written(&HandOff::File(input));
         assert_eq!((address, payload(&memory)), (BASE.0, b"no table".to_vec()));
     }
@@ -178,7 +178,7 @@ mod tests {
     fn a_file_that_has_shrunk_is_an_error() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"no table").unwrap();
-        let input = InputFile::open(crate::config::HANDOFF, file.path()).unwrap();
+        let input = InputFile::open(crate::config::HANDOFF_FILE, file.path()).unwrap();
         file.as_file().set_len(3).unwrap();
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         let error = write_hand_off(&memory, &HandOff::File(input), &plan()).unwrap_err();

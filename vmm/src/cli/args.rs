@@ -37,7 +37,7 @@ Examples:
   flatboot --api-socket path=/run/vm.sock
       Wait for requests: Cloud Hypervisor's API, VMs made by vm.create.
 
-  flatboot map --memory size=256G,holes=3
+  flatboot map --memory size=256G
       The memory map and the hand-off that such a guest would get.
 
   flatboot map --for qemu-microvm --memory size=64G --table table.bin
@@ -108,7 +108,7 @@ const VM_OPTIONS: [&str; 21] = [
     "memory",
     "memory_zones",
     "numa",
-    "handoff",
+    "study",
     "disks",
     "nets",
     "vsock",
@@ -198,7 +198,7 @@ pub struct MapArgs {
 
     /// Another VMM: write the hand-off of a VM with that memory under it
     ///
-    /// Of the keys of --memory it takes size, arenas and zeroed. What the VMM has to be told is printed.
+    /// It takes the size of --memory, and arenas and zeroed of --study. What the VMM has to be told is printed.
     #[arg(long = "for", value_name = "VMM", value_enum, requires = "table", conflicts_with_all = ["cpus", "kernel", "json"])]
     pub foreign: Option<Foreign>,
 

@@ -9,12 +9,13 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, TableError};
 
 use super::args::MapArgs;
 use super::stdio;
-use crate::config::{ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryConfig, OutputFile, parse_shape};
+use crate::config::{
+    ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryConfig, OutputFile, Shape, StudyConfig,
+};
 use crate::field::Field;
 use crate::kernel::{Image, KernelError};
 use crate::memory::{
     AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PayloadKind, PlanError, Size,
-    Study,
 };
 
 /// Of `map` alone.
@@ -37,9 +38,15 @@ pub enum MapError {
     /// The size has no hand-off under another VMM.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// A key that has no meaning under another VMM.
-    #[error("--memory {0}: must have no keys but size, arenas and zeroed, no zones and no --numa with --for")]
-    ForeignKeys(String),
+    /// What has no meaning under another VMM is asked for.
+    #[error(
+        "--for {0}: takes the size of --memory, and arenas and zeroed of --study: must be without their other keys, \
+         --memory-zone and --numa"
+    )]
+    ForeignKeys(Foreign),
+    /// The table is to be another one than the planned one, which is what a map shows.
+    #[error("--study handoff: map shows what is planned: must be without handoff and handoff_file")]
+    NotPlanned,
     /// The table cannot be made.
     #[error("--table: {0}")]
     Table(#[from] TableError),
@@ -63,7 +70,7 @@ impl MapError {
         match self {
             Self::Config(error) => error.is_usage(),
             Self::Plan(error) => error.is_usage(),
-            Self::Foreign(_) | Self::ForeignKeys(_) => true,
+            Self::Foreign(_) | Self::ForeignKeys(_) | Self::NotPlanned => true,
             Self::Kernel(_) | Self::Table(_) | Self::TableFile { .. } | Self::Output(_) => false,
         }
     }
@@ -81,12 +88,12 @@ pub fn print(args: &MapArgs) -> Result<(), MapError> {
 
 /// Writes the table of a VM under another VMM; returns what to tell the user.
 fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
-    let (_, memory, zones) = parse_shape(&args.shape)?;
-    let Study { arenas, zeroed, .. } = memory.study;
-    let study = Study { arenas, zeroed, ..Study::default() };
-    let ordinary = MemoryConfig { size: memory.size, study, ..MemoryConfig::default() };
-    if memory != ordinary || zones.len() != 1 || !args.shape.numa.is_empty() {
-        return Err(MapError::ForeignKeys(args.shape.memory.clone().unwrap_or_default()));
+    let Shape { memory, study, .. } = Shape::parse(&args.shape)?;
+    let StudyConfig { arenas, zeroed, .. } = study;
+    let other = StudyConfig { arenas, zeroed, ..StudyConfig::default() };
+    let ordinary = MemoryConfig { size: memory.size, ..MemoryConfig::default() };
+    if memory != ordinary || study != other || !args.shape.numa.is_empty() {
+        return Err(MapError::ForeignKeys(vmm));
     }
     let plan = ForeignHandOff::new(vmm, memory.size, arenas, zeroed)?;
     let table = plan.table()?;
@@ -117,15 +124,18 @@ fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
 
 /// The map's text; `footprint` says what guest memory a kernel image takes.
 fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
-    let (cpus, memory, zones) = parse_shape(&args.shape)?;
+    let shape = Shape::parse(&args.shape)?;
+    if !shape.study.handoff || shape.study.handoff_file.is_some() {
+        return Err(MapError::NotPlanned);
+    }
     let kernel = open(KERNEL, args.kernel.as_deref())?;
     let initramfs = open(INITRAMFS, args.initramfs.as_deref())?;
     let image = kernel.as_ref().map(footprint).transpose()?;
     let payload = PayloadKind::Kernel { image, initramfs: initramfs.map(|file| file.length()) };
-    let plan = MemoryPlan::new(&memory.plan_input(zones, cpus.early), payload, host_address_width())?;
+    let plan = MemoryPlan::new(&shape.plan_input(), payload, host_address_width())?;
     write_table(args.table.as_deref(), &plan.hand_off()?)?;
     let map = MemoryMap(&plan);
-    let cpus = cpus.boot;
+    let cpus = shape.cpus.boot;
     if args.json { json(map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(map, cpus)) }
 }
 
@@ -166,6 +176,11 @@ mod tests {
     fn args(memory: &str) -> MapArgs {
         let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() };
         MapArgs { shape, kernel: None, initramfs: None, json: false, foreign: None, table: None }
+    }
+
+    fn studied(memory: &str, study: &str) -> MapArgs {
+        let plain = args(memory);
+        MapArgs { shape: ShapeArgs { study: vec![study.to_owned()], ..plain.shape }, ..plain }
     }
 
     fn map_with(args: &MapArgs, kernel: GpaRange) -> Result<String, MapError> {
@@ -228,7 +243,7 @@ mod tests {
         let bytes = fs::read(file.path()).unwrap();
         assert_eq!(flatboot_handoff::Table::parse(&bytes).unwrap().regions().len(), 2);
 
-        let other = MapArgs { table, ..args("size=64G,zeroed=off") };
+        let other = MapArgs { table, ..studied("size=64G", "zeroed=off") };
         let said = foreign(&other, Foreign::QemuMicrovm).unwrap();
         let option = format!("-fw_cfg name=opt/org.flatboot/memmap-handoff,file={}\n", file.path().display());
         for line in [option.as_str(), "Kernel parameter: memmap_handoff=fw_cfg\n", "region\n", "memmap arena\n"] {
@@ -243,13 +258,17 @@ mod tests {
     #[test]
     fn what_has_no_meaning_under_another_vmm_is_refused() {
         let refused = |memory: &str| foreign(&args(memory), Foreign::QemuQ35).unwrap_err();
-        for key in ["hugepages=on", "shared=on", "thp=off", "prefault=on", "layout=pc", "holes=1"] {
-            let error = refused(&format!("size=64G,{key}"));
-            let must = "must have no keys but size, arenas and zeroed, no zones and no --numa with --for";
-            let said = format!("--memory size=64G,{key}: {must}");
-            assert_eq!(error.to_string(), said);
+        let keys = ["hugepages=on", "shared=on", "thp=off", "prefault=on"];
+        let keys = keys.map(|key| args(&format!("size=64G,{key}"))).into_iter();
+        let studies = ["layout=pc", "holes=1", "early=off", "handoff=off"].map(|study| studied("size=64G", study));
+        for args in keys.chain(studies) {
+            let error = foreign(&args, Foreign::QemuQ35).unwrap_err();
+            let said = "--for qemu-q35: takes the size of --memory, and arenas and zeroed of --study: must be ";
+            assert!(error.to_string().starts_with(said), "{error}");
             assert!(error.is_usage());
         }
+        let no_table = map_with(&studied("size=1G", "handoff=off"), GpaRange::new(0, 0)).unwrap_err();
+        assert!(matches!(no_table, MapError::NotPlanned) && no_table.is_usage());
         assert!(refused("size=2G").is_usage());
         let mut with_nodes = args("size=64G");
         with_nodes.shape.numa = vec!["guest_numa_id=0,cpus=[0-1],memory_zones=[mem0]".to_owned()];

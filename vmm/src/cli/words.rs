@@ -15,7 +15,7 @@ const OPTIONS: [(&str, &str); 29] = [
     ("memory", "--memory"),
     ("memory.zones", "--memory-zone"),
     ("numa", "--numa"),
-    ("handoff", "--handoff"),
+    ("study", "--study"),
     ("disks", "--disk"),
     ("disks.path", "--disk"),
     ("net", "--net"),

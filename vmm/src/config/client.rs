@@ -29,7 +29,6 @@ const VM: Section = Section {
         "cpus",
         "memory",
         "numa",
-        "handoff",
         "disks",
         "net",
         "vsock",
@@ -42,29 +41,18 @@ const VM: Section = Section {
         "restart_on_reset",
         "landlock_enable",
         "shutdown_timeout",
+        "study",
     ],
     // The port of pvpanic is always there.
     foreign: &[("debug_console", is_off), ("platform", is_plain), ("pvpanic", anything)],
 };
 const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
 const CPUS: Section = Section {
-    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "early", "nested"],
+    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "nested"],
     foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
-    own: &[
-        "size",
-        "hugepages",
-        "hugepage_size",
-        "shared",
-        "zones",
-        "thp",
-        "prefault",
-        "layout",
-        "arenas",
-        "zeroed",
-        "holes",
-    ],
+    own: &["size", "hugepages", "hugepage_size", "shared", "zones", "thp", "prefault"],
     // How much could be added, and how.
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
@@ -120,6 +108,10 @@ const BALLOON: Section = Section {
     foreign: &[("id", |value| value == "_balloon")],
 };
 const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
+const STUDY: Section = Section {
+    own: &["layout", "arenas", "zeroed", "holes", "early", "prefault_arenas", "handoff", "handoff_file"],
+    foreign: &[],
+};
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
 
 fn anything(_: &Value) -> bool {
@@ -246,6 +238,7 @@ impl VmConfig {
             ("balloon", BALLOON),
             ("rng", RNG),
             ("serial", SERIAL),
+            ("study", STUDY),
         ] {
             section.settle_in(name, &mut fields)?;
         }

@@ -11,7 +11,7 @@ use super::console::ConsoleOption;
 use super::disk::{self, DiskOption};
 use super::error::ConfigError;
 use super::file::{FileFault, identity, kind};
-use super::handoff::{self, HandOff, HandOffOption};
+use super::handoff::HandOff;
 use super::memory::MemoryConfig;
 use super::net::NetOption;
 use super::numa;
@@ -21,6 +21,7 @@ use super::payload::{Payload, PayloadFields, PayloadOption};
 use super::raw::RawConfig;
 use super::serial::{SerialConfig, SerialOption};
 use super::shape::parse_numa;
+use super::study::{HANDOFF_FILE, StudyConfig};
 use super::vcpus::CpusConfig;
 use super::vm::{RngFields, VmConfig, must_be_timeout};
 use super::vsock::VsockOption;
@@ -47,7 +48,6 @@ impl TryFrom<RawConfig> for VmConfig {
             cpus,
             memory,
             numa: parse_numa(&raw.shape.numa)?,
-            handoff: HandOffOption::parse(&raw.handoff)?,
             disks: raw.disks.iter().map(|text| DiskOption::parse(text)).collect::<Result<_, _>>()?,
             net: raw.nets.iter().map(|text| NetOption::parse(text)).collect::<Result<_, _>>()?,
             vsock: raw.vsock.as_deref().map(VsockOption::parse).transpose()?,
@@ -60,6 +60,7 @@ impl TryFrom<RawConfig> for VmConfig {
             restart_on_reset: raw.restart_on_reset,
             landlock_enable: raw.landlock,
             shutdown_timeout: parse_shutdown_timeout(&raw.shutdown_timeout)?,
+            study: StudyConfig::parse(&raw.shape.study)?,
         };
         vm.check()?;
         Ok(vm)
@@ -79,13 +80,13 @@ impl VmConfig {
         let vm = self.clone();
         let (_, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory)?;
         let payload = vm.open_payload()?;
-        vm.handoff.open()?;
+        HandOff::open(&vm.study)?;
         vm.disks.into_iter().enumerate().try_for_each(|(index, disk)| disk.open(index).map(drop))?;
         vm.rng.iter().try_for_each(|rng| open_rng(&rng.src).map(drop))?;
         // One that is not there is created, and removed again.
         vm.serial.open()?;
         vm.timeline.map(|path| OutputFile::open(TIMELINE, &path)).transpose()?;
-        Ok((payload, vm.cpus.topology, vm.memory.plan_input(zones, vm.cpus.early)))
+        Ok((payload, vm.cpus.topology, vm.study.plan_input(&vm.memory, zones)))
     }
 }
 
@@ -103,8 +104,8 @@ impl Config {
         // That it is valid was seen when it was made.
         let (nodes, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory)?;
         let payload = vm.open_payload()?;
-        let VmConfig { cpus, memory, restart_on_reset, landlock_enable: landlock, .. } = vm;
-        let hand_off = vm.handoff.open()?;
+        let VmConfig { cpus, memory, study, restart_on_reset, landlock_enable: landlock, .. } = vm;
+        let hand_off = HandOff::open(&study)?;
         let disks = vm.disks.into_iter().enumerate();
         let disks = disks.map(|(index, disk)| disk.open(index)).collect::<Result<_, _>>()?;
         let nets = vm.net.into_iter().enumerate().map(|(index, net)| net.open(index)).collect::<Result<_, _>>()?;
@@ -120,7 +121,7 @@ impl Config {
         let serial_limit = vm.serial_limit;
         let balloon = vm.balloon;
         let machine = MachineConfig {
-            memory: memory.plan_input(zones, cpus.early),
+            memory: study.plan_input(&memory, zones),
             cpus,
             nodes,
             hand_off,
@@ -207,7 +208,7 @@ fn check_files_are_distinct(config: &Config) -> Result<(), ConfigError> {
 fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
     let machine = &config.machine;
     let table = match &machine.hand_off {
-        HandOff::File(table) => Some((handoff::OPTION, table)),
+        HandOff::File(table) => Some((HANDOFF_FILE, table)),
         HandOff::Planned | HandOff::Off => None,
     };
     let inputs = config.payload.files().chain(table);

@@ -6,17 +6,16 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::field::FieldError;
-use super::options::{OptionError, Options, parse_number, parse_size};
+use super::options::{OptionError, Options, parse_size};
 use super::pages::{MUST_BE_PAGES, host_pages};
 use super::zone::{self, ZoneOption};
 use crate::field::Field;
-use crate::memory::{Backing, HostPages, Layout, MAX_HOLES, MemorySize, PlanInput, Prefault, Size, Study, Thp, Zone};
+use crate::memory::{Backing, HostPages, MemorySize, Size, Thp};
 
 const OPTION: Field = Field::section("memory");
 /// What the only zone is called where nothing is said of any.
 const ZONE: &str = "mem0";
-const KEYS: [&str; 10] =
-    ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"];
+const KEYS: [&str; 6] = ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault"];
 
 /// How much memory, and how the host backs it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,16 +29,13 @@ pub struct MemoryConfig {
     pub zones: Vec<ZoneOption>,
     /// Where to ask the host for transparent huge pages.
     pub thp: Thp,
-    /// What host memory is there before the guest runs.
-    pub prefault: Prefault,
-    /// What is different from an ordinary VM, to study it.
-    pub study: Study,
+    /// Whether all of it is backed before the guest runs.
+    pub prefault: bool,
 }
 
 /// The same as it is written, as options or as JSON: each value by itself is possible, together they may not be.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct MemoryFields {
     /// None, or 0, is what the zones have together.
     size: Option<u64>,
@@ -50,40 +46,16 @@ struct MemoryFields {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     zones: Vec<ZoneOption>,
     thp: Thp,
-    prefault: Prefault,
-    layout: Layout,
-    arenas: bool,
-    zeroed: bool,
-    holes: u64,
-}
-
-impl Default for MemoryFields {
-    fn default() -> Self {
-        Self {
-            size: None,
-            hugepages: false,
-            hugepage_size: None,
-            shared: false,
-            zones: Vec::new(),
-            thp: Thp::default(),
-            prefault: Prefault::default(),
-            layout: Layout::default(),
-            arenas: true,
-            zeroed: true,
-            holes: 0,
-        }
-    }
+    prefault: bool,
 }
 
 impl From<MemoryConfig> for MemoryFields {
     fn from(memory: MemoryConfig) -> Self {
-        let MemoryConfig { size, backing: Backing { pages, shared, .. }, zones, thp, prefault, study } = memory;
-        let Study { layout, arenas, zeroed, holes } = study;
+        let MemoryConfig { size, backing: Backing { pages, shared, .. }, zones, thp, prefault } = memory;
         let hugepage_size = pages.is_huge().then_some(pages.bytes());
         // Zones say it all.
         let size = Some(if zones.is_empty() { size.bytes() } else { 0 });
-        let (hugepages, holes) = (pages.is_huge(), holes.into());
-        Self { size, hugepages, hugepage_size, shared, zones, thp, prefault, layout, arenas, zeroed, holes }
+        Self { size, hugepages: pages.is_huge(), hugepage_size, shared, zones, thp, prefault }
     }
 }
 
@@ -97,14 +69,9 @@ impl TryFrom<MemoryFields> for MemoryConfig {
         } else {
             zoned_size(&fields)?
         };
-        let holes = holes(fields.holes, pages)?;
-        let MemoryFields { shared, zones, thp, prefault, layout, arenas, zeroed, .. } = fields;
-        if prefault == Prefault::Arenas && !arenas {
-            return Err(FieldError::new("prefault", &prefault, "must be on or off with arenas=off"));
-        }
-        let study = Study { layout, arenas, zeroed, holes };
+        let MemoryFields { shared, zones, thp, prefault, .. } = fields;
         let backing = Backing { pages, shared, host_node: None };
-        Ok(Self { size, backing, zones, thp, prefault, study })
+        Ok(Self { size, backing, zones, thp, prefault })
     }
 }
 
@@ -123,11 +90,7 @@ impl MemoryConfig {
             shared: options.switch("shared", false)?,
             zones: zones.iter().map(|zone| ZoneOption::parse(zone)).collect::<Result<_, _>>()?,
             thp: options.value("thp", parse_thp)?.unwrap_or_default(),
-            prefault: options.value("prefault", parse_prefault)?.unwrap_or_default(),
-            layout: options.value("layout", parse_layout)?.unwrap_or_default(),
-            arenas: options.switch("arenas", true)?,
-            zeroed: options.switch("zeroed", true)?,
-            holes: options.value("holes", |value| parse_number(value).ok_or_else(must_be_holes))?.unwrap_or(0),
+            prefault: options.switch("prefault", false)?,
         };
         Self::try_from(fields).map_err(|error| options.wrong_field(error))
     }
@@ -139,13 +102,6 @@ impl MemoryConfig {
             return self.zones.clone();
         }
         vec![ZoneOption { id: ZONE.to_owned(), size: self.size.bytes(), backing: self.backing }]
-    }
-
-    /// What the memory plan follows from; `zones` are its parts in order, and `early` is whether vCPU threads back what the guest
-    /// touches first.
-    #[must_use]
-    pub const fn plan_input(&self, zones: Vec<Zone>, early: bool) -> PlanInput {
-        PlanInput { zones, thp: self.thp, prefault: self.prefault, early, study: self.study }
     }
 }
 
@@ -170,9 +126,6 @@ fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
             return Err(FieldError::new(field, &"on", EACH));
         }
     }
-    if fields.holes > 0 {
-        return Err(FieldError::new("holes", &fields.holes, "must be 0 with zones"));
-    }
     let mut seen = HashSet::new();
     let mut sum = 0u64;
     for (index, zone) in fields.zones.iter().enumerate() {
@@ -186,15 +139,6 @@ fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
         .map_err(|must| FieldError::without_value(zone::OPTION, &format!("all together have {:#}: {must}", Size(sum))))
 }
 
-fn parse_prefault(value: &str) -> Result<Prefault, &'static str> {
-    match value {
-        "off" => Ok(Prefault::Off),
-        "on" => Ok(Prefault::All),
-        "arenas" => Ok(Prefault::Arenas),
-        _ => Err("must be on, off or arenas"),
-    }
-}
-
 fn parse_thp(value: &str) -> Result<Thp, &'static str> {
     match value {
         "off" => Ok(Thp::Off),
@@ -202,29 +146,6 @@ fn parse_thp(value: &str) -> Result<Thp, &'static str> {
         "all" => Ok(Thp::All),
         _ => Err("must be on, off or all"),
     }
-}
-
-fn parse_layout(value: &str) -> Result<Layout, &'static str> {
-    match value {
-        "split" => Ok(Layout::Split),
-        "pc" => Ok(Layout::Pc),
-        _ => Err("must be split or pc"),
-    }
-}
-
-fn holes(number: u64, pages: HostPages) -> Result<u16, FieldError> {
-    let wrong = |must: &str| FieldError::new("holes", &number, must);
-    let holes = u16::try_from(number).ok().filter(|holes| *holes <= MAX_HOLES);
-    let holes = holes.ok_or_else(|| wrong(&must_be_holes()))?;
-    if holes > 0 && pages == HostPages::Huge1G {
-        // The parts are sections, which share such a page.
-        return Err(wrong("must be 0 with hugepage_size=1G"));
-    }
-    Ok(holes)
-}
-
-fn must_be_holes() -> String {
-    format!("must be a number, at most {MAX_HOLES}")
 }
 
 #[cfg(test)]
@@ -244,25 +165,21 @@ mod tests {
             backing: Backing::default(),
             zones: vec![],
             thp: Thp::Early,
-            prefault: Prefault::Off,
-            study: Study { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 },
+            prefault: false,
         };
         assert_eq!(memory, expected);
-        let zones = memory.zones().into_iter().map(|zone| Zone { size: zone.size, node: 0, backing: zone.backing });
-        assert_eq!(memory.plan_input(zones.collect(), true), PlanInput::new(memory.size));
     }
 
     #[test]
     fn every_key_is_taken() {
-        let text = "size=64G,hugepages=on,hugepage_size=2M,shared=on,thp=off,prefault=on,layout=pc,arenas=off,zeroed=off,holes=63";
+        let text = "size=64G,hugepages=on,hugepage_size=2M,shared=on,thp=off,prefault=on";
         let memory = MemoryConfig::parse(text, &[]).unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(64 << 30).unwrap(),
             backing: Backing { pages: HostPages::Huge2M, shared: true, host_node: None },
             zones: vec![],
             thp: Thp::Off,
-            prefault: Prefault::All,
-            study: Study { layout: Layout::Pc, arenas: false, zeroed: false, holes: 63 },
+            prefault: true,
         };
         assert_eq!(memory, expected);
     }
@@ -296,21 +213,14 @@ mod tests {
                 "--memory size=lots: must be a number of bytes, with K, M, G or T after it for 2^10, 2^20, 2^30 or 2^40 of them",
             ),
             ("thp=on", "--memory size=SIZE: is missing: must be given"),
-            ("size=1G,prefault=yes", "--memory prefault=yes: must be on, off or arenas"),
-            ("size=1G,prefault=arenas,arenas=off", "--memory prefault=arenas: must be on or off with arenas=off"),
-            ("size=1G,layout=q35", "--memory layout=q35: must be split or pc"),
-            ("size=1G,arenas=1", "--memory arenas=1: must be on or off"),
-            ("size=1G,zeroed=yes", "--memory zeroed=yes: must be on or off"),
+            ("size=1G,prefault=yes", "--memory prefault=yes: must be on or off"),
             ("size=1G,hugepages=on,hugepage_size=4M", "--memory hugepage_size=4M: must be 2M or 1G"),
             ("size=1G,hugepage_size=2M", "--memory hugepage_size=2M: must be with hugepages=on"),
-            ("size=1G,holes=125", "--memory holes=125: must be a number, at most 124"),
-            ("size=1G,holes=-1", "--memory holes=-1: must be a number, at most 124"),
-            ("size=8G,hugepages=on,hugepage_size=1G,holes=1", "--memory holes=1: must be 0 with hugepage_size=1G"),
             ("size=1G,shared=1", "--memory shared=1: must be on or off"),
             (
                 "size=1G,mergeable=on",
                 "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, \
-                 thp, prefault, layout, arenas, zeroed, holes",
+                 thp, prefault",
             ),
         ] {
             assert_eq!(said(MemoryConfig::parse(text, &[])), expected);
@@ -329,7 +239,6 @@ mod tests {
             ("size=1152M", "--memory size=1152M: must be absent or 0 with zones, whose sizes add up"),
             ("size=0,hugepages=on", "--memory hugepages=on: must be off with zones, each of which has its own"),
             ("size=0,shared=on", "--memory shared=on: must be off with zones, each of which has its own"),
-            ("size=0,holes=1", "--memory holes=1: must be 0 with zones"),
         ] {
             assert_eq!(said(MemoryConfig::parse(text, &zones)), expected);
         }

@@ -33,6 +33,7 @@ mod rate;
 mod raw;
 mod serial;
 mod shape;
+mod study;
 mod vcpus;
 mod vm;
 mod vsock;
@@ -48,7 +49,7 @@ pub use disk::{DiskConfig, DiskOption, PATH as DISK_PATH};
 pub use error::{ConfigError, ReadError};
 pub use field::FieldError;
 pub use file::{FileError, FileFault, InputFile};
-pub use handoff::{HandOff, OPTION as HANDOFF};
+pub use handoff::HandOff;
 pub(crate) use json::of_body;
 pub use memory::MemoryConfig;
 pub use net::{NetConfig, NetEnd, NetOption};
@@ -59,7 +60,8 @@ pub use payload::{FIRMWARE, FirmwareConfig, INITRAMFS, KERNEL, KernelConfig, Pay
 pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
-pub use shape::parse_shape;
+pub use shape::Shape;
+pub use study::{HANDOFF_FILE, StudyConfig};
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
 pub use vm::{AddError, VmConfig};
 pub use vsock::{VsockConfig, VsockOption};
@@ -89,7 +91,7 @@ pub struct Config {
 /// The machine, whatever runs on it.
 #[derive(Debug)]
 pub struct MachineConfig {
-    /// How many vCPUs, and what their threads do first.
+    /// How many vCPUs, and where they run.
     pub cpus: CpusConfig,
     /// How much memory, in which parts, and how the host backs it.
     pub memory: PlanInput,

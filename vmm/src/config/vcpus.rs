@@ -41,7 +41,7 @@ impl CpuCount {
     }
 }
 
-/// The vCPUs, where their threads run, and what those do before the guest runs.
+/// The vCPUs, and where their threads run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "CpusFields", into = "CpusFields")]
 pub struct CpusConfig {
@@ -51,8 +51,6 @@ pub struct CpusConfig {
     pub topology: CpuTopology,
     /// The host's CPUs that a vCPU's thread runs on; one that is not here runs on all.
     pub affinity: BTreeMap<u16, BTreeSet<u16>>,
-    /// Whether their threads back what the guest touches first while they wait for their start.
-    pub early: bool,
     /// Whether the guest may run VMs of its own, where the host's KVM can.
     pub nested: bool,
 }
@@ -68,7 +66,6 @@ struct CpusFields {
     topology: Option<TopologyFields>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     affinity: Vec<AffinityFields>,
-    early: bool,
     nested: bool,
 }
 
@@ -110,16 +107,16 @@ impl fmt::Display for TopologyFields {
 
 impl Default for CpusFields {
     fn default() -> Self {
-        let CpusConfig { boot, early, nested, .. } = CpusConfig::default();
-        Self { boot_vcpus: boot, max_vcpus: None, topology: None, affinity: Vec::new(), early, nested }
+        let CpusConfig { boot, nested, .. } = CpusConfig::default();
+        Self { boot_vcpus: boot, max_vcpus: None, topology: None, affinity: Vec::new(), nested }
     }
 }
 
 impl From<CpusConfig> for CpusFields {
-    fn from(CpusConfig { boot, topology, affinity, early, nested }: CpusConfig) -> Self {
+    fn from(CpusConfig { boot, topology, affinity, nested }: CpusConfig) -> Self {
         let topology = (!topology.is_flat()).then(|| topology.into());
         let affinity = affinity.into_iter().map(|(vcpu, host_cpus)| AffinityFields { vcpu, host_cpus }).collect();
-        Self { boot_vcpus: boot, max_vcpus: Some(boot.get().into()), topology, affinity, early, nested }
+        Self { boot_vcpus: boot, max_vcpus: Some(boot.get().into()), topology, affinity, nested }
     }
 }
 
@@ -127,26 +124,26 @@ impl TryFrom<CpusFields> for CpusConfig {
     type Error = FieldError;
 
     fn try_from(fields: CpusFields) -> Result<Self, FieldError> {
-        let CpusFields { boot_vcpus: boot, max_vcpus, topology, affinity, early, nested } = fields;
+        let CpusFields { boot_vcpus: boot, max_vcpus, topology, affinity, nested } = fields;
         if let Some(max) = max_vcpus.filter(|max| *max < boot.get().into()) {
             return Err(FieldError::new("max_vcpus", &max, &format!("must be at least boot_vcpus, {boot}")));
         }
         let topology = grouped(boot, max_vcpus, topology)?;
-        Ok(Self { boot, topology, affinity: pinned(boot, affinity)?, early, nested })
+        Ok(Self { boot, topology, affinity: pinned(boot, affinity)?, nested })
     }
 }
 
 impl Default for CpusConfig {
     fn default() -> Self {
         let topology = CpuTopology::flat(1);
-        Self { boot: CpuCount(1), topology, affinity: BTreeMap::new(), early: true, nested: true }
+        Self { boot: CpuCount(1), topology, affinity: BTreeMap::new(), nested: true }
     }
 }
 
 impl CpusConfig {
     /// Takes the text of `--cpus`.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
-        let options = Options::parse(OPTION, text, &["boot", "topology", "affinity", "early", "nested"])?;
+        let options = Options::parse(OPTION, text, &["boot", "topology", "affinity", "nested"])?;
         let boot = options.value("boot", |value| parse_number(value).ok_or(NoCpuCount).and_then(CpuCount::try_from))?;
         let fields = CpusFields {
             boot_vcpus: boot.ok_or(OptionError::Missing { option: OPTION, keys: "boot=N" })?,
@@ -155,7 +152,6 @@ impl CpusConfig {
             affinity: options
                 .value("affinity", |value| parse_affinity(value).ok_or_else(must_be_affinity))?
                 .unwrap_or_default(),
-            early: options.switch("early", true)?,
             nested: options.switch("nested", true)?,
         };
         Self::try_from(fields).map_err(|error| options.wrong_field(error))
@@ -262,7 +258,7 @@ mod tests {
     fn one_to_1024() {
         for (text, count) in [("boot=1", 1), ("boot=1024", 1024)] {
             let cpus = CpusConfig::parse(text).unwrap();
-            assert_eq!((cpus.boot.get(), cpus.early, cpus.nested), (count, true, true));
+            assert_eq!((cpus.boot.get(), cpus.nested), (count, true));
         }
         for value in ["0", "1025", "-1", "4.0", "four", "18446744073709551617"] {
             assert_eq!(
@@ -270,23 +266,16 @@ mod tests {
                 format!("--cpus boot={value}: must be a number of vCPUs, 1 to 1024")
             );
         }
-        assert_eq!(
-            said("max=4"),
-            "--cpus max=4: there is no key max: must be one of boot, topology, affinity, early, nested"
-        );
-        assert_eq!(
-            said("4"),
-            "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, early, nested"
-        );
+        assert_eq!(said("max=4"), "--cpus max=4: there is no key max: must be one of boot, topology, affinity, nested");
+        assert_eq!(said("4"), "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, nested");
     }
 
     #[test]
-    fn early_work_and_nesting_can_be_switched_off() {
+    fn nesting_can_be_switched_off() {
         assert!(!CpusConfig::parse("boot=2,nested=off").unwrap().nested);
-        assert!(!CpusConfig::parse("boot=2,early=off").unwrap().early);
         for (text, expected) in [
-            ("boot=2,early=no", "--cpus early=no: must be on or off"),
-            ("early=off", "--cpus boot=N: is missing: must be given"),
+            ("boot=2,nested=no", "--cpus nested=no: must be on or off"),
+            ("nested=off", "--cpus boot=N: is missing: must be given"),
         ] {
             assert_eq!(said(text), expected);
         }

@@ -14,7 +14,6 @@ use super::disk::{self, DiskOption};
 use super::error::{ConfigError, ReadError};
 use super::field::FieldError;
 use super::file::FileFault;
-use super::handoff::HandOffOption;
 use super::json;
 use super::limits::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::memory::MemoryConfig;
@@ -22,6 +21,7 @@ use super::net::{self, NetOption};
 use super::numa::{self, NumaOption};
 use super::payload::{PayloadFields, PayloadOption};
 use super::serial::SerialOption;
+use super::study::StudyConfig;
 use super::vcpus::CpusConfig;
 use super::vsock::{self, VsockOption};
 use crate::devices::virtio::net::Mac;
@@ -46,8 +46,6 @@ pub struct VmConfig {
     pub(super) memory: MemoryConfig,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) numa: Vec<NumaOption>,
-    #[serde(default)]
-    pub(super) handoff: HandOffOption,
     #[serde(default)]
     pub(super) disks: Vec<DiskOption>,
     #[serde(default)]
@@ -75,6 +73,9 @@ pub struct VmConfig {
     /// In seconds.
     #[serde(default = "default_shutdown_timeout")]
     pub(super) shutdown_timeout: u64,
+    /// Nothing that a user needs.
+    #[serde(default, skip_serializing_if = "StudyConfig::is_default")]
+    pub(super) study: StudyConfig,
 }
 
 /// Why a VM gets no more devices.
@@ -133,6 +134,7 @@ impl VmConfig {
         numa::resolved(&self.numa, &self.cpus, &self.memory)?;
         PayloadOption::parse(&self.payload, self.serial.is_console())?;
         self.check_devices()?;
+        self.study.check(&self.memory)?;
         let serial_is_file = matches!(self.serial, SerialOption::File(_));
         if let Some(limit) = self.serial_limit.filter(|_| !serial_is_file) {
             let must = "must be with a serial port that writes to a file";
@@ -358,7 +360,6 @@ mod tests {
     fn both_ways_lead_to_the_same() {
         let whole = RawConfig {
             firmware: Some("fw".into()),
-            handoff: "file=table".to_owned(),
             disks: vec![
                 "path=a,readonly=on,serial=x-1".to_owned(),
                 "path=c,sparse=off,direct=on,num_queues=4,queue_size=256,image_type=raw,_disable_io_uring=on"
@@ -375,13 +376,13 @@ mod tests {
             landlock: true,
             shutdown_timeout: "0".to_owned(),
             ..raw(
-                "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",
-                "boot=12,topology=2:3:1:2,affinity=[0@[0-3],11@[7]],early=off,nested=off",
+                "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=on",
+                "boot=12,topology=2:3:1:2,affinity=[0@[0-3],11@[7]],nested=off",
             )
         };
         let balloon = Some("size=256M,free_page_reporting=on".to_owned());
         let small = RawConfig { balloon, console: "socket=a".to_owned(), ..raw("size=512M", "boot=1") };
-        let mut nodes = raw("size=0,layout=pc", "boot=4");
+        let mut nodes = raw("size=0", "boot=4");
         nodes.shape.memory_zones = vec![
             "id=a,size=1G,hugepages=on,hugepage_size=1G,host_numa_node=3".to_owned(),
             "id=b,size=129M,shared=on".to_owned(),
@@ -390,7 +391,9 @@ mod tests {
             "guest_numa_id=5,cpus=[0,2-3],memory_zones=[b]".to_owned(),
             "guest_numa_id=2,cpus=1,memory_zones=a,distances=[5@17]".to_owned(),
         ];
-        for raw in [whole, small, nodes, raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
+        let mut studied = raw("size=1G,prefault=on", "boot=2");
+        studied.shape.study = vec!["layout=pc,arenas=off".to_owned(), "zeroed=off,early=off,handoff_file=a".to_owned()];
+        for raw in [whole, small, nodes, studied] {
             let config = of(raw);
             let json = config.to_json().unwrap();
             assert_eq!(VmConfig::from_json(&json), Ok(config), "{json}");
@@ -420,8 +423,8 @@ mod tests {
                 "memory.size=68157440: must be a multiple of 2M with hugepages=on",
             ),
             (
-                with(r#""memory": {"prefault": "arenas", "arenas": false}"#),
-                "memory.prefault=arenas: must be on or off with arenas=off",
+                with(r#""study": {"prefault_arenas": true, "arenas": false}"#),
+                "study.prefault_arenas=on: must be off with arenas=off",
             ),
             (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus=0: must be a number of vCPUs, 1 to 1024"),
             (with(r#""cpus": {"boot_vcpus": 70000}"#), "cpus.boot_vcpus=70000: must be a number of vCPUs, 1 to 1024"),

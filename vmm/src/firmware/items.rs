@@ -9,7 +9,7 @@ use flatboot_handoff::PLAN_FILE;
 use super::{FirmwareError, device_tree};
 use crate::acpi::{self, loader};
 use crate::bits::{index, low16, low32};
-use crate::config::{HANDOFF, HandOff, INITRAMFS, InputFile, KERNEL, KernelConfig};
+use crate::config::{HANDOFF_FILE, HandOff, INITRAMFS, InputFile, KERNEL, KernelConfig};
 use crate::devices::fw_cfg::{Content, FileName, Items, key};
 use crate::field::Field;
 use crate::memory::{E820Kind, GpaRange, MemoryPlan};
@@ -61,7 +61,7 @@ fn plan(machine: &Description<'_>) -> Result<Option<Content>, FirmwareError> {
     Ok(match machine.hand_off {
         HandOff::Planned => Some(Content::Bytes(machine.plan.hand_off()?)),
         HandOff::Off => None,
-        HandOff::File(file) => Some(Content::Bytes(whole(HANDOFF, file)?)),
+        HandOff::File(file) => Some(Content::Bytes(whole(HANDOFF_FILE, file)?)),
     })
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a user can choose of memory, beside its size: where it goes, and what the host does for it beforehand.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::e820::{E820_LOW_ENTRIES, E820_MAX_ENTRIES};
 use super::pages::HostPages;
+use crate::field::{Field, Valued};
 use crate::layout::{LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
 
 /// Most holes that memory can have: every part above 4 GiB is an e820 entry, and the zero page has room for only so many.
@@ -52,8 +51,7 @@ pub enum Thp {
 }
 
 /// What host memory is there before the guest runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Switch", into = "Switch")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Prefault {
     /// None.
     #[default]
@@ -64,7 +62,7 @@ pub enum Prefault {
     All,
 }
 
-/// Either of them in JSON: what other VMMs have, too, is a switch there; the rest are words.
+/// That in JSON: what other VMMs have, too, is a switch there; the rest is a word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Switch {
@@ -106,35 +104,14 @@ impl TryFrom<Switch> for Thp {
     }
 }
 
-impl From<Prefault> for Switch {
-    fn from(prefault: Prefault) -> Self {
-        match prefault {
-            Prefault::Off => Self::Is(false),
-            Prefault::All => Self::Is(true),
-            Prefault::Arenas => Self::Word("arenas".to_owned()),
+impl Prefault {
+    /// What asks for it.
+    #[must_use]
+    pub fn asked(self) -> Valued<&'static str> {
+        match self {
+            Self::Off => Field::of("memory", "prefault").is("off"),
+            Self::All => Field::of("memory", "prefault").is("on"),
+            Self::Arenas => Field::of("study", "prefault_arenas").is("on"),
         }
-    }
-}
-
-impl TryFrom<Switch> for Prefault {
-    type Error = &'static str;
-
-    fn try_from(switch: Switch) -> Result<Self, Self::Error> {
-        match switch.said() {
-            "off" => Ok(Self::Off),
-            "on" => Ok(Self::All),
-            "arenas" => Ok(Self::Arenas),
-            _ => Err("must be true, false or \"arenas\""),
-        }
-    }
-}
-
-impl fmt::Display for Prefault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Arenas => "arenas",
-            Self::All => "on",
-        })
     }
 }

@@ -9,7 +9,7 @@ use super::size::Size;
 use crate::field::Field;
 
 const SIZE: Field = Field::of("memory", "size");
-const HOLES: Field = Field::of("memory", "holes");
+const HOLES: Field = Field::of("study", "holes");
 
 /// Why memory cannot be planned as asked, or cannot hold what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -18,7 +18,6 @@ use crate::field::Field;
 
 const HUGEPAGES: Field = Field::of("memory", "hugepages");
 const SHARED: Field = Field::of("memory", "shared");
-const PREFAULT: Field = Field::of("memory", "prefault");
 const HOST_NODE: Field = Field::of("memory.zones", "host_numa_node");
 
 /// The host lacks memory of the kind that was asked for.
@@ -41,9 +40,9 @@ pub enum HostError {
          that, or its hugetlb limit be raised"
     )]
     HugeLimit { page: Size, needed: Size, room: Size, group: String },
-    #[error("{PREFAULT}={mode}: backs {needed}, this host has {room} to give: must be at most that")]
+    #[error("{}: backs {needed}, this host has {room} to give: must be at most that", .mode.asked())]
     Memory { mode: Prefault, needed: Size, room: Size },
-    #[error("{PREFAULT}={mode}: backs {needed}, the control group {group} has {room} left: must be at most that")]
+    #[error("{}: backs {needed}, the control group {group} has {room} left: must be at most that", .mode.asked())]
     Limit { mode: Prefault, needed: Size, room: Size, group: String },
     #[error("{HOST_NODE}={node}: this host has no node {node} with memory: must be one of {there}")]
     NoNode { node: u16, there: String },
@@ -54,7 +53,8 @@ pub enum HostError {
     )]
     NodePoolTooSmall { node: u16, page: Size, needed: u64, free: u64 },
     #[error(
-        "{PREFAULT}={mode}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that"
+        "{}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that",
+        .mode.asked()
     )]
     NodeMemory { mode: Prefault, node: u16, needed: Size, room: Size },
     #[error(
@@ -449,7 +449,7 @@ mod tests {
             said((1 << 20) - 1, 0, Prefault::All),
             "memory.prefault=on: backs 1 GiB, this host has 1023 MiB to give: must be at most that"
         );
-        assert!(said(1, 0, Prefault::Arenas).starts_with("memory.prefault=arenas: backs 16 MiB, this host has 0 B "));
+        assert!(said(1, 0, Prefault::Arenas).starts_with("study.prefault_arenas=on: backs 16 MiB, this host has 0 B "));
         assert_eq!(Fake::new(&[]).prefault(Prefault::All, false), "", "it does not say, so backing will");
     }
 

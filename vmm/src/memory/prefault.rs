@@ -13,9 +13,6 @@ use super::pages::{HUGE_PAGE, HostPages};
 use super::range::GpaRange;
 use super::region::GuestMemory;
 use super::size::Size;
-use crate::field::Field;
-
-const PREFAULT: Field = Field::of("memory", "prefault");
 
 /// Most threads: with more, they wait for the host's page allocator, not for memory.
 const MAX_THREADS: usize = 16;
@@ -28,7 +25,7 @@ const PIECES_PER_THREAD: u64 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum PrefaultError {
     /// The host has no room for another thread.
-    #[error("{PREFAULT}={mode}: a thread cannot be started")]
+    #[error("{}: a thread cannot be started", .mode.asked())]
     Thread {
         /// What was to be backed.
         mode: Prefault,
@@ -37,7 +34,8 @@ pub enum PrefaultError {
     },
     /// The host cannot give a page.
     #[error(
-        "{PREFAULT}={mode}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
+        "{asked}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
+        asked = .mode.asked(),
         why = reason(.source)
     )]
     Backing {
@@ -53,7 +51,7 @@ pub enum PrefaultError {
         source: io::Error,
     },
     /// A thread ended before its work did.
-    #[error("{PREFAULT}={0}: a thread ended without a word")]
+    #[error("{}: a thread ended without a word", .0.asked())]
     Lost(Prefault),
 }
 

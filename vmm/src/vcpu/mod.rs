@@ -226,6 +226,14 @@ mod tests {
     }
 
     #[test]
+    fn host_cpus_that_are_not_there_are_said_as_they_are_written() {
+        let source = io::Error::from(io::ErrorKind::InvalidInput);
+        let error = VcpuError::Affinity { index: 1, cpus: [2, 3, 4, 9].into(), source };
+        let must = "cannot run on any of these: must be CPUs that this host lets flatboot use";
+        assert_eq!(error.to_string(), format!("cpus.affinity=[1@[2-4,9]]: {must}"));
+    }
+
+    #[test]
     fn a_guest_without_a_clock_is_no_fault() {
         assert_eq!(untold(Ok(())), None);
         assert_eq!(untold(Err(kvm_ioctls::Error::new(libc::EINVAL))), None);

@@ -24,12 +24,16 @@ pub(crate) fn rows(host: &Host) -> Vec<Row> {
     // More than any host has free, and half of what this one can address.
     let size = 1u64 << (host.check["address_bits"].as_u64().unwrap_or(52) - 1);
     // What may be less is the memmap alone, a 64th of that.
-    let prefaults = [("on", size), ("arenas", size / 64)].into_iter().filter(|(_, needed)| *needed > memory());
+    let prefaults = [
+        (",prefault=on", "--memory prefault=on", size),
+        (" --study prefault_arenas=on", "--study prefault_arenas=on", size / 64),
+    ];
     let mut rows: Vec<_> = prefaults
-        .map(|(prefault, needed)| {
+        .into_iter()
+        .filter(|(_, _, needed)| *needed > memory())
+        .map(|(arguments, prefault, needed)| {
             let line = format!("backs {}, this host has … to give: must be at most that", Size(needed));
-            let arguments = format!("run --memory size={size},prefault={prefault}");
-            row(&arguments, &format!("--memory prefault={prefault}: {line}"))
+            row(&format!("run --memory size={size}{arguments}"), &format!("{prefault}: {line}"))
         })
         .collect();
     for (page, kib) in [("2M", 2048), ("1G", 1 << 20)] {

@@ -51,12 +51,10 @@ fn printed_is_taken() -> Result<(), Failed> {
     let path = |name: &str| files.fill(&format!("@/{name}"));
     let expected = json!({
         "payload": { "kernel": path("text"), "cmdline": "quiet" },
-        "cpus": { "boot_vcpus": 2, "max_vcpus": 2, "early": true, "nested": false },
+        "cpus": { "boot_vcpus": 2, "max_vcpus": 2, "nested": false },
         "memory": {
-            "size": 1 << 30, "hugepages": false, "shared": false, "thp": "all", "prefault": false, "layout": "split",
-            "arenas": true, "zeroed": true, "holes": 0
+            "size": 1 << 30, "hugepages": false, "shared": false, "thp": "all", "prefault": false
         },
-        "handoff": "planned",
         "disks": [{ "path": path("disk"), "readonly": true }],
         "net": [],
         "console": { "mode": "Off" },

@@ -40,21 +40,23 @@ fn memory() -> Vec<Row> {
         ),
         ("run --memory size=1G,hugepages=on,hugepage_size=4K", "--memory hugepage_size=4K: must be 2M or 1G"),
         ("run --memory size=1G,hugepage_size=1G", "--memory hugepage_size=1G: must be with hugepages=on"),
-        ("run --memory size=1G,prefault=all", "--memory prefault=all: must be on, off or arenas"),
+        ("run --memory size=1G,prefault=all", "--memory prefault=all: must be on or off"),
         (
-            "run --memory size=1G,prefault=arenas,arenas=off",
-            "--memory prefault=arenas: must be on or off with arenas=off",
+            "run --memory size=1G --study prefault_arenas=on,arenas=off",
+            "--study prefault_arenas=on: must be off with arenas=off",
         ),
-        ("run --memory size=1G,layout=q35", "--memory layout=q35: must be split or pc"),
-        ("run --memory size=1G,zeroed=1", "--memory zeroed=1: must be on or off"),
+        ("run --study layout=q35", "--study layout=q35: must be split or pc"),
+        ("run --study zeroed=1", "--study zeroed=1: must be on or off"),
+        ("run --study arenas=off early=no", "--study early=no: must be on or off"),
+        ("run --study layout=pc --study layout=pc", "--study layout=pc: layout is given twice: must be given once"),
         (
-            "run --memory size=2G,hugepages=on,hugepage_size=1G,holes=1",
-            "--memory holes=1: must be 0 with hugepage_size=1G",
+            "run --memory size=2G,hugepages=on,hugepage_size=1G --study holes=1",
+            "--study holes=1: must be 0 with hugepage_size=1G",
         ),
-        ("run --memory size=1G,holes=125", "--memory holes=125: must be a number, at most 124"),
+        ("run --study holes=125", "--study holes=125: must be a number, at most 124"),
         (
-            "run --memory size=1G,holes=4",
-            "--memory holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4",
+            "run --memory size=1G --study holes=4",
+            "--study holes=4: must be fewer than the whole sections of 128M above 4 GiB, which are 4",
         ),
         (
             "run --memory size=16777215T",
@@ -107,17 +109,14 @@ fn keys() -> Vec<Row> {
         (
             "run --memory size=1G,mergeable=on",
             "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, thp, \
-             prefault, layout, arenas, zeroed, holes",
+             prefault",
         ),
         ("run --memory size=1G,size=2G", "--memory size=2G: size is given twice: must be given once"),
         ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),
         ("run --memory size=", "--memory size=: has no value: must be size=VALUE"),
         ("run --memory size=1G,thp=yes", "--memory thp=yes: must be on, off or all"),
-        (
-            "run --cpus max=4",
-            "--cpus max=4: there is no key max: must be one of boot, topology, affinity, early, nested",
-        ),
-        ("run --cpus boot=2,early=no", "--cpus early=no: must be on or off"),
+        ("run --cpus max=4", "--cpus max=4: there is no key max: must be one of boot, topology, affinity, nested"),
+        ("run --cpus boot=2,nested=no", "--cpus nested=no: must be on or off"),
         (
             "run --cpus boot=2,topology=1:1",
             "--cpus topology=1:1: must be THREADS_PER_CORE:CORES_PER_DIE:…, none of them 0",
@@ -138,7 +137,7 @@ fn keys() -> Vec<Row> {
         ("run --numa guest_numa_id=0", "--numa cpus=: leaves vCPUs 0 on no node: must be all vCPUs together"),
         ("map --numa guest_numa_id=0,cpus=0", "--numa memory_zones=: must be at least one zone"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
-        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, early, nested"),
+        ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, nested"),
         (
             "run --disk file=@/disk",
             "--disk file=@/disk: there is no key file: must be one of path, readonly, direct, sparse, serial, id, num_queues, queue_size, image_type, _disable_io_uring, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
@@ -188,7 +187,9 @@ fn keys() -> Vec<Row> {
             "run --console tty",
             "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's",
         ),
-        ("run --handoff on", "--handoff on: must be planned, off or file=FILE"),
+        ("run --study handoff=planned", "--study handoff=planned: must be on or off"),
+        ("run --study handoff=off,handoff_file=x", "--study handoff_file=x: must not be with handoff=off"),
+        ("map --study handoff=off", "--study handoff: map shows what is planned: must be without …"),
         ("run --shutdown-timeout 5s", "--shutdown-timeout 5s: must be a number of seconds, at most 86400"),
         ("run --shutdown-timeout 86401", "--shutdown-timeout 86401: must be a number of seconds, at most 86400"),
     ])
@@ -230,9 +231,9 @@ fn several() -> Vec<Row> {
         ),
         (
             "a value and files",
-            &["--kernel @/missing", "--handoff maybe", "--disk path=@/empty"],
+            &["--kernel @/missing", "--study handoff=maybe", "--disk path=@/empty"],
             USAGE,
-            "--handoff maybe: must be planned, off or file=FILE",
+            "--study handoff=maybe: must be on or off",
         ),
         (
             "files",

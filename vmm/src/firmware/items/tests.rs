@@ -133,7 +133,7 @@ fn the_plan_is_what_a_guest_without_firmware_gets() {
     fs::write(&path, b"no table").unwrap();
     let plan = plan(1024);
     let table = plan.hand_off().unwrap();
-    let file = HandOff::File(InputFile::open(HANDOFF, &path).unwrap());
+    let file = HandOff::File(InputFile::open(HANDOFF_FILE, &path).unwrap());
     for (hand_off, expected) in
         [(HandOff::Planned, Some(table)), (HandOff::Off, None), (file, Some(b"no table".to_vec()))]
     {
