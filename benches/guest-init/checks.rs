@@ -30,7 +30,7 @@
 //! | `grow=/dev/vda` | it became larger within a minute, and its new end takes a pattern | `before`, `after` bytes |
 //! | `nodes` | the kernel says what its nodes have | `nodes`: `node`, `cpus` (a list), `distances`, `total_kib` of each |
 //! | `interrupts=/dev/vda@3` | processor 3 takes the interrupts of what is read from it | `irq`, `taken` |
-//! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
+//! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each; `flags` of the first |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
 //! | `channels=4` | eth0 uses so many queues for each direction, as it is told to | `before_rx`, `before_tx`, `rx`, `tx` |

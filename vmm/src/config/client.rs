@@ -8,6 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::disk::DiskOption;
+use super::field::FieldError;
+use super::json::{self, object};
 use super::net::NetOption;
 use super::vm::VmConfig;
 use super::vsock::VsockOption;
@@ -27,7 +29,6 @@ const VM: Section = Section {
         "cpus",
         "memory",
         "numa",
-        "handoff",
         "disks",
         "net",
         "vsock",
@@ -40,29 +41,18 @@ const VM: Section = Section {
         "restart_on_reset",
         "landlock_enable",
         "shutdown_timeout",
+        "study",
     ],
     // The port of pvpanic is always there.
     foreign: &[("debug_console", is_off), ("platform", is_plain), ("pvpanic", anything)],
 };
 const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
 const CPUS: Section = Section {
-    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "early", "nested"],
+    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "nested"],
     foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
-    own: &[
-        "size",
-        "hugepages",
-        "hugepage_size",
-        "shared",
-        "zones",
-        "thp",
-        "prefault",
-        "layout",
-        "arenas",
-        "zeroed",
-        "holes",
-    ],
+    own: &["size", "hugepages", "hugepage_size", "shared", "zones", "thp", "prefault"],
     // How much could be added, and how.
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
@@ -115,6 +105,10 @@ const BALLOON: Section = Section {
     foreign: &[("id", |value| value == "_balloon")],
 };
 const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
+const STUDY: Section = Section {
+    own: &["layout", "arenas", "zeroed", "holes", "early", "prefault_arenas", "handoff", "handoff_file"],
+    foreign: &[],
+};
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
 
 fn anything(_: &Value) -> bool {
@@ -198,12 +192,12 @@ impl Section {
     fn device<T: DeserializeOwned>(
         &self,
         body: &[u8],
-        check: impl FnOnce(&T) -> Result<(), String>,
+        check: impl FnOnce(&T) -> Result<(), FieldError>,
     ) -> Result<T, String> {
         let mut fields = object(body)?;
         self.settle_limited("", &mut fields)?;
-        let device = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-        check(&device)?;
+        let device = json::take(&Value::Object(fields))?;
+        check(&device).map_err(|error| error.alone())?;
         Ok(device)
     }
 
@@ -227,15 +221,6 @@ fn refused(path: &str, value: &Value) -> String {
     format!("{path}{value}: flatboot has no such thing: must be absent or ask for nothing")
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, String> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("must be a JSON object".to_owned()),
-        Err(_) if body.is_empty() => Err("has no body: must have a JSON object".to_owned()),
-        Err(error) => Err(format!("is no JSON: {error}")),
-    }
-}
-
 impl VmConfig {
     /// Takes the body of a request; what is wrong is said with the path of the field. A guest that resets starts again unless it
     /// is said that it is not to: that is what clients know.
@@ -250,6 +235,7 @@ impl VmConfig {
             ("balloon", BALLOON),
             ("rng", RNG),
             ("serial", SERIAL),
+            ("study", STUDY),
         ] {
             section.settle_in(name, &mut fields)?;
         }
@@ -263,7 +249,7 @@ impl VmConfig {
             VSOCK.settle_limited("vsock.", vsock)?;
         }
         fields.entry("restart_on_reset").or_insert(Value::Bool(true));
-        Self::from_value(Value::Object(fields))
+        Self::from_value(&Value::Object(fields))
     }
 }
 
@@ -354,7 +340,7 @@ mod tests {
             ("", "has no body: must have a JSON object"),
             ("[]", "must be a JSON object"),
             ("{", "is no JSON: EOF while parsing an object at line 1 column 1"),
-            ("{}", "missing field `payload`"),
+            ("{}", "payload: is missing: must be given"),
             (
                 r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 4, "max_vcpus": 2}}"#,
                 "cpus.max_vcpus=2: must be at least boot_vcpus, 4",
@@ -387,13 +373,10 @@ mod tests {
                 r#"{"payload": {"kernel": "k"}, "cpus": {"affinity": [{"vcpu": 1, "host_cpus": [0, 2]}]}}"#,
                 "cpus.affinity=[1@[0,2]]: must be of a vCPU below 1",
             ),
-            (
-                r#"{"payload": {"kernel": "k"}, "memory": 5}"#,
-                "memory: invalid type: integer `5`, expected struct MemoryFields",
-            ),
+            (r#"{"payload": {"kernel": "k"}, "memory": 5}"#, "memory=5: must be an object"),
             (
                 r#"{"payload": {"kernel": "k"}, "memory": {"thp": "sometimes"}}"#,
-                "memory.thp: must be true, false or \"all\"",
+                "memory.thp=sometimes: must be true, false or \"all\"",
             ),
         ] {
             assert_eq!(VmConfig::from_client(body.as_bytes()).unwrap_err(), expected, "{body}");
@@ -427,7 +410,9 @@ mod tests {
         assert_eq!(taken.to_string(), "id=_disk1: is that of another device: must be the id of no other");
         assert!(config.net.iter().all(|net| net.mac.is_some()));
         assert!(config.remove_device("_net0"));
-        assert_eq!(disk("{}").unwrap_err(), "missing field `path`");
+        assert_eq!(disk("{}").unwrap_err(), "path: is missing: must be given");
+        let wide = disk(r#"{"path": "/e", "num_queues": 70000}"#).unwrap_err();
+        assert_eq!(wide, "num_queues=70000: must be a whole number, 0 to 65535");
         let never = disk(r#"{"path": "/e", "rate_limiter_config": {"ops": {"size": 1, "refill_time": 0}}}"#);
         assert!(never.unwrap_err().starts_with("rate_limiter_config.ops.refill_time=0: must be"));
     }

@@ -2,7 +2,6 @@
 //! Network interfaces.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
@@ -21,9 +20,11 @@ use crate::devices::virtio::net::passt::{self, Forward};
 use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::tap::{Offloads, Tap};
 use crate::devices::virtio::net::{Interface, Link, Mac, vhost};
+use crate::field::Field;
 use crate::{inherited, keeper, sandbox};
 
-pub(super) const OPTION: &str = "--net";
+/// Where they are in a configuration.
+pub(super) const OPTION: Field = Field::section("net");
 
 /// A name of an interface has less than 16 bytes.
 const NAME_MAX: usize = 15;
@@ -155,16 +156,6 @@ pub enum NetEnd {
     Kernel(Tap, Vec<Tap>),
 }
 
-/// Why an interface's other end cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{OPTION} {place}: {what}")]
-pub struct NetError {
-    /// Which.
-    place: Place,
-    /// What is wrong, and what would be right.
-    what: String,
-}
-
 /// How its owner calls it.
 #[derive(Debug, Clone)]
 enum Place {
@@ -175,14 +166,15 @@ enum Place {
     New,
 }
 
-impl Display for Place {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Place {
+    /// What is wrong with it, and what would be right.
+    fn wrong(&self, net: Field, what: &str) -> FieldError {
         match self {
-            Self::Name(name) => write!(f, "tap={name}"),
-            Self::Descriptors(numbers) => write!(f, "fd={}", written(numbers)),
-            Self::Handed => f.write_str("fds"),
-            Self::Passt => f.write_str(PASST),
-            Self::New => f.write_str("tap"),
+            Self::Name(name) => FieldError::of(net.member("tap"), name, what),
+            Self::Descriptors(numbers) => FieldError::of(net.member("fds"), &written(numbers), what),
+            Self::Handed => FieldError::without_value(net.member("fds"), what),
+            Self::Passt => FieldError::without_value(net.member(PASST), what),
+            Self::New => FieldError::without_value(net.member("tap"), what),
         }
     }
 }
@@ -218,7 +210,7 @@ impl NetOption {
             id: options.get("id").map(str::to_owned),
             rate_limiter_config: RateConfig::parse(&options)?,
         };
-        net.check_fields().map_err(|error| options.wrong_field(&error))?;
+        net.check_fields().map_err(|error| options.wrong_field(error))?;
         Ok(net)
     }
 
@@ -233,13 +225,13 @@ impl NetOption {
         }
         self.fds = Some(vec![NOT_A_NUMBER; descriptors.len()]);
         self.handed = Handed(descriptors.into_iter().map(Arc::new).collect());
-        self.check()?;
+        self.check().map_err(|error| error.alone())?;
         Ok(self)
     }
 
-    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.alone())?;
+    /// Whether its fields have values that they can have.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
+        self.check_fields()?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
@@ -285,7 +277,7 @@ impl NetOption {
             return Err(FieldError::new(field, &self.text(field), must));
         }
         match &self.fds {
-            Some(numbers) if self.passt => Err(FieldError::new("fd", &written(numbers), must)),
+            Some(numbers) if self.passt => Err(FieldError::new("fds", &written(numbers), must)),
             Some(numbers) if self.handed.0.is_empty() => check_numbers(numbers),
             _ => Ok(()),
         }
@@ -360,8 +352,8 @@ impl NetOption {
         value.unwrap_or_default()
     }
 
-    /// Opens its other end, and switches it on.
-    pub(super) fn open(self) -> Result<NetConfig, ConfigError> {
+    /// Opens its other end, and switches it on; `index` others come before it.
+    pub(super) fn open(self, index: usize) -> Result<NetConfig, ConfigError> {
         let place = match (&self.tap, &self.fds) {
             _ if self.passt => Place::Passt,
             (_, Some(_)) if !self.handed.0.is_empty() => Place::Handed,
@@ -369,7 +361,7 @@ impl NetOption {
             (Some(name), None) => Place::Name(name.clone()),
             (None, None) => Place::New,
         };
-        let (name, end) = self.end(&place).map_err(|what| NetError { place, what })?;
+        let (name, end) = self.end(&place).map_err(|what| ConfigError::Host(place.wrong(OPTION.at(index), &what)))?;
         let mac = self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0));
         let interface = Interface { mac, mtu: self.mtu, queue_size: self.queue_size.unwrap_or(QUEUE_SIZE) };
         Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, end })
@@ -384,7 +376,7 @@ impl NetOption {
                 Inherited::Stream(_) if self.vhost == Some(true) => {
                     return Err("vhost=on: is a socket: must be a tap, or have no vhost".to_owned());
                 }
-                Inherited::Stream(stream) => return Ok((place.to_string(), alone(stream))),
+                Inherited::Stream(stream) => return Ok((self.socket_name(), alone(stream))),
             },
             Place::Passt => {
                 if sandbox::owner_is_jailed() {
@@ -408,6 +400,14 @@ impl NetOption {
                 NetEnd::Thread(Box::new(first), taps.map(|tap| Box::new(tap) as Box<dyn Link>).collect())
             },
         ))
+    }
+
+    /// What a socket is called, which has no name.
+    fn socket_name(&self) -> String {
+        match &self.fds {
+            Some(numbers) if self.handed.0.is_empty() => format!("fd={}", written(numbers)),
+            _ => "fds".to_owned(),
+        }
     }
 
     /// What came by number, or with a request, by descriptors of this VM's own.
@@ -581,9 +581,10 @@ fn cannot_be_opened(error: &io::Error, queues: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     fn parse(text: &str) -> Result<NetOption, String> {
-        NetOption::parse(text).map_err(|error| error.to_string())
+        NetOption::parse(text).map_err(|error| in_options(|| error.to_string()))
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn too_many() -> Result<(), Failed> {
         (40, "{}", "more than 16 descriptors came with the request: must be one for each pair of queues"),
         (1, r#"{"fds": [7]}"#, "fds=[7]: must be absent with a descriptor that comes with the request"),
         (1, r#"{"tap": "vm0"}"#, "tap=vm0: must not be with fd: that is its owner's"),
-        (1, r#"{"tap": 5}"#, "invalid type"),
+        (1, r#"{"tap": 5}"#, "tap=5: must be a string"),
     ] {
         let (status, said) = ask(&server, "vm.add-net", body, &vec![ours.as_fd(); count])?;
         require(status == 400 && said.contains(words), || format!("{count} {body}: {status} {said}"))?;

@@ -6,6 +6,7 @@ mod disk;
 mod erase;
 mod error;
 mod ring;
+mod sector;
 mod vectors;
 
 use std::fs::File;
@@ -39,9 +40,8 @@ use vectors::{Direction, Vectors};
 pub use direct::Alignment;
 pub use disk::Settings;
 pub use error::BlockError;
+pub use sector::SECTOR_SIZE;
 
-/// Bytes in a sector, the unit of the protocol.
-pub const SECTOR_SIZE: u64 = 512;
 /// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
 const HEADER_SIZE: usize = 16;
 
