@@ -30,9 +30,10 @@
 //! | `grow=/dev/vda` | it became larger within a minute, and its new end takes a pattern | `before`, `after` bytes |
 //! | `nodes` | the kernel says what its nodes have | `nodes`: `node`, `cpus` (a list), `distances`, `total_kib` of each |
 //! | `interrupts=/dev/vda@3` | processor 3 takes the interrupts of what is read from it | `irq`, `taken` |
-//! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each |
+//! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each; `flags` of the first |
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
+//! | `channels=4` | eth0 uses so many queues for each direction, as it is told to | `before_rx`, `before_tx`, `rx`, `tx` |
 //! | `vsock=OUT/IN` | the host's port OUT sent back what it was sent, and got back what it sent to port IN; port OUT + 1 is nobody's | `carried`, `answered` bytes, `nobody`: the error |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
@@ -54,8 +55,8 @@ use serde_json::{Map, Value};
 
 use crate::outcome::Outcome;
 use crate::{
-    accounts, buddy, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, ledger, memmap, memory, modules,
-    net, nodes, processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
+    accounts, buddy, channels, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, ledger, memmap, memory,
+    modules, net, nodes, processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -110,6 +111,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "processors" => processors::processors(),
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),
+        "channels" => channels::channels(needed("PAIRS")?),
         "rebind" => net::rebind(),
         "vsock" => vsock::vsock(needed("OUT/IN")?),
         "rng" => devices::rng(),

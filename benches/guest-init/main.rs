@@ -17,6 +17,7 @@
 
 mod accounts;
 mod buddy;
+mod channels;
 mod checks;
 mod cmdline;
 mod devices;

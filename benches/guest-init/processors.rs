@@ -25,8 +25,12 @@ pub(crate) fn processors() -> Outcome {
     for (index, processor) in processors.iter_mut().enumerate() {
         processor.insert("caches".to_owned(), caches(index)?);
     }
+    let flags = words(&text, "flags");
     let agree = |processor: &Map<String, Value>| processor.get("apic_id") == processor.get("apic_id_of_cpuid");
-    Ok((!processors.is_empty() && processors.iter().all(agree), fields([("processors", json!(processors))])))
+    Ok((
+        !processors.is_empty() && processors.iter().all(agree),
+        fields([("processors", json!(processors)), ("flags", json!(flags))]),
+    ))
 }
 
 /// The numbers of a processor; one that is not said is missing.
@@ -37,6 +41,13 @@ fn numbers(part: &str) -> Map<String, Value> {
         Some(((*name).to_owned(), Value::from(value.trim().parse::<u64>().ok()?)))
     });
     pairs.collect()
+}
+
+/// What the first processor says in a line of that name, word by word.
+fn words<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    let said = pairs.find(|(found, _)| found.trim() == name).map_or("", |(_, value)| value);
+    said.split_whitespace().collect()
 }
 
 /// Of each cache its level, and the processors that share it.
@@ -54,6 +65,13 @@ fn caches(processor: usize) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_processors_words() {
+        let text = "processor\t: 0\nflags\t\t: fpu svm\nbugs\t\t:\n\nprocessor\t: 1\nflags\t\t: fpu\n";
+        assert_eq!(words(text, "flags"), ["fpu", "svm"]);
+        assert!(words(text, "bugs").is_empty() && words(text, "vmx flags").is_empty());
+    }
 
     #[test]
     fn what_a_processor_says() {

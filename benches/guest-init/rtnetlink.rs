@@ -8,7 +8,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, s
 /// linux/rtnetlink.h, linux/netlink.h, linux/if.h and `linux/if_addr.h`.
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
-const NLM_F_REQUEST_ACK: u16 = 1 | 4;
+pub(crate) const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_REQUEST_ACK: u16 = 1 | 4;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const IFF_UP: u32 = 1;
@@ -68,7 +69,7 @@ fn new_address(index: u32, address: Ipv4Addr) -> [u8; 32] {
 }
 
 /// The error code in an acknowledgement; 0 is none.
-fn code(answer: &[u8]) -> Option<i32> {
+pub(crate) fn code(answer: &[u8]) -> Option<i32> {
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
     let code = i32::from_ne_bytes(*answer.get(16..)?.first_chunk()?);
     (kind == NLMSG_ERROR).then_some(code)

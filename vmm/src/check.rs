@@ -31,18 +31,18 @@ pub struct Report {
 
 /// Opens KVM, asks what it can do, and runs the probe guest. Takes a few seconds at most.
 #[must_use]
-pub fn run() -> Report {
+pub fn look() -> Report {
     let kvm = match vm::open_kvm() {
         Ok(kvm) => kvm,
         Err(error) => return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None },
     };
-    let problem = probe::run(None).err().map(|error| chain(&error));
+    let problem = probe::try_guest(None).err().map(|error| chain(&error));
     Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
 }
 
-/// Prints what [`run`] finds and returns the process's exit status.
+/// Prints what [`look`] finds and returns the process's exit status.
 pub fn report(json: bool) -> io::Result<ExitStatus> {
-    let report = run();
+    let report = look();
     let text = if json { serde_json::to_string(&report)? + "\n" } else { report.to_string() };
     if json && let Some(problem) = &report.problem {
         stdio::tell(problem);

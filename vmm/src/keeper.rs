@@ -18,7 +18,10 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::devices::bus::lock;
+use crate::field::Field;
 use crate::signals;
+
+const RESTART: Field = Field::section("restart_on_reset");
 
 /// Set for the VM's process: the process that starts it, how many times it has started it again, and a number that stays the same.
 const KEPT: &str = "FLATBOOT_KEPT";
@@ -32,13 +35,13 @@ pub const AGAIN: u8 = 100;
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// Signals for the VM cannot be had.
-    #[error("--restart-on-reset: signals cannot be handled")]
+    #[error("{RESTART}: signals cannot be handled")]
     Signals(#[source] io::Error),
     /// This program cannot be started.
-    #[error("--restart-on-reset: this program cannot be started again")]
+    #[error("{RESTART}: this program cannot be started again")]
     Start(#[source] io::Error),
     /// A signal has ended the VM's process.
-    #[error("--restart-on-reset: the VM's process has been ended by signal {0}")]
+    #[error("{RESTART}: the VM's process has been ended by signal {0}")]
     Killed(i32),
 }
 

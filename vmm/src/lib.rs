@@ -15,6 +15,7 @@ pub mod devices;
 pub mod ender;
 pub mod ending;
 pub mod events;
+pub mod field;
 pub mod firmware;
 pub mod inherited;
 pub mod keeper;

@@ -61,7 +61,7 @@ pub enum ProbeError {
 ///
 /// `kvm` is KVM, if it is open; it is opened otherwise. A guest that does not finish in time keeps its thread; the caller is
 /// expected to exit soon after.
-pub fn run(kvm: Option<Kvm>) -> Result<(), ProbeError> {
+pub fn try_guest(kvm: Option<Kvm>) -> Result<(), ProbeError> {
     let (sender, result) = channel();
     thread::Builder::new()
         .name("probe".to_owned())

@@ -124,7 +124,7 @@ fn with_events(
     aftermath.report()?;
     if matches!(ending, Ending::Kvm { .. }) {
         // Whether it was the host's fault.
-        probe::run(Some(kvm))?;
+        probe::try_guest(Some(kvm))?;
     }
     Ok(Some(Outcome { ending, again }))
 }

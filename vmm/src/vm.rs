@@ -22,10 +22,13 @@ use crate::cpu::cpuid::{self, Basis};
 use crate::cpu::registers;
 use crate::cpu::topology::CpuTopology;
 use crate::devices::ioapic::{self, Message, PINS};
-use crate::firmware::Flash;
+use crate::field::Field;
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
 use crate::numa::Nodes;
+
+const BOOT: Field = Field::of("cpus", "boot_vcpus");
+const TOPOLOGY: Field = Field::of("cpus", "topology");
 
 /// Where KVM is.
 pub const KVM_DEVICE: &str = "/dev/kvm";
@@ -69,7 +72,7 @@ pub enum VmError {
     #[error("{KVM_DEVICE}: lacks {0}: this host's KVM is too old or too small")]
     Lacks(&'static str),
     /// More vCPUs than KVM can make.
-    #[error("cpus.boot_vcpus={wanted}: this host's KVM allows at most {most}")]
+    #[error("{BOOT}={wanted}: this host's KVM allows at most {most}")]
     TooManyVcpus {
         /// Asked for.
         wanted: u64,
@@ -77,7 +80,7 @@ pub enum VmError {
         most: usize,
     },
     /// APIC ids that KVM cannot give.
-    #[error("cpus.topology: gives APIC ids up to {largest}: this host's KVM allows at most {most}")]
+    #[error("{TOPOLOGY}: gives APIC ids up to {largest}: this host's KVM allows at most {most}")]
     ApicIds {
         /// The largest.
         largest: u32,
@@ -126,6 +129,13 @@ pub fn open_kvm() -> Result<Kvm, VmError> {
     Ok(kvm)
 }
 
+/// Opens KVM as [`open_kvm`] does, and asks it how wide guest physical addresses may be.
+pub fn open_and_measure() -> Result<(Kvm, AddressWidth), VmError> {
+    let kvm = open_kvm()?;
+    let width = address_width(&kvm)?;
+    Ok((kvm, width))
+}
+
 /// How wide guest physical addresses may be: CPUID 0x80000008, bits 23..16 of EAX if set, else 7..0.
 pub fn address_width(kvm: &Kvm) -> Result<AddressWidth, VmError> {
     const LEAF_ADDRESS_SIZES: u32 = 0x8000_0008;
@@ -142,7 +152,7 @@ pub struct Vm {
     cpuid: CpuId,
     basis: Basis,
     /// What firmware runs from, if the boot CPU starts there.
-    flash: Option<Flash>,
+    flash: Option<GuestMemory>,
     memory: GuestMemory,
 }
 
@@ -192,12 +202,12 @@ impl Vm {
     }
 
     /// Puts `flash` below 4 GiB, read-only: what the guest writes there is an access to no device. `memory` is the VM's.
-    pub fn insert_flash(&mut self, kvm: &Kvm, memory: &GuestMemory, flash: Flash) -> Result<(), VmError> {
+    pub fn insert_flash(&mut self, kvm: &Kvm, memory: &GuestMemory, flash: GuestMemory) -> Result<(), VmError> {
         if !kvm.check_extension(Cap::ReadonlyMem) {
             return Err(VmError::Lacks("KVM_CAP_READONLY_MEM"));
         }
         let first = low32(memory.num_regions() as u64);
-        for (slot, region) in (first..).zip(flash.memory().iter()) {
+        for (slot, region) in (first..).zip(flash.iter()) {
             set_slot(&self.fd, slot, region, KVM_MEM_READONLY)?;
         }
         self.flash = Some(flash);

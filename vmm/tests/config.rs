@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use flatboot::cli::in_options;
 use flatboot::config::{Config, Payload, RawConfig, SerialConfig, ShapeArgs};
 use tempfile::TempDir;
 
@@ -52,7 +53,7 @@ impl Files {
 
 fn refused(raw: RawConfig) -> (String, bool) {
     let error = Config::try_from(raw).unwrap_err();
-    (error.to_string(), error.is_usage())
+    (in_options(|| error.to_string()), error.is_usage())
 }
 
 /// A file is refused with `{option} {path}: {fault}`, and that is no usage error.
@@ -100,6 +101,9 @@ fn a_full_command_line_becomes_a_configuration() {
     let (message, usage) = refused(raw.clone());
     assert_eq!(message, format!("--disk {}: has 1 bytes: must be a multiple of 512", files.text("initramfs")));
     assert!(!usage);
+    // Whoever has typed no options hears which of the disks it is.
+    let message = Config::try_from(raw.clone()).unwrap_err().to_string();
+    assert_eq!(message, format!("disks[1].path={}: has 1 bytes: must be a multiple of 512", files.text("initramfs")));
 
     let config = Config::try_from(RawConfig { disks: vec![files.disk("disk", "")], ..raw }).unwrap();
     let Config { payload: Payload::Kernel(kernel), machine, .. } = config else { panic!("no kernel") };
@@ -107,7 +111,7 @@ fn a_full_command_line_becomes_a_configuration() {
     assert_eq!(kernel.initramfs.unwrap().path(), files.path("initramfs"));
     assert_eq!(kernel.cmdline.as_str(), "console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet");
     assert_eq!(machine.cpus.boot.get(), 1);
-    assert_eq!(machine.memory.size.bytes(), 512 << 20);
+    assert_eq!(machine.memory.size().0, 512 << 20);
     assert_eq!(machine.disks[0].length(), 1024);
     assert!(!machine.disks[0].readonly());
     assert!(machine.rng.is_some());
@@ -130,7 +134,7 @@ fn wrong_texts_are_usage_errors() {
     let files = Files::new();
     let raw = || files.raw();
     let shape = |cpus: &str, memory: &str| RawConfig {
-        shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
+        shape: ShapeArgs { cpus: cpus.to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() },
         ..raw()
     };
     let disk = |text: &str| RawConfig { disks: vec![text.to_owned()], ..raw() };
@@ -143,7 +147,10 @@ fn wrong_texts_are_usage_errors() {
         ),
         (disk("readonly=on"), "--disk path=FILE: is missing: must be given"),
         (disk("path=x,readonly=yes"), "--disk readonly=yes: must be on or off"),
-        (RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() }, "--disk: 14 given: must be at most 13"),
+        (
+            RawConfig { disks: vec!["path=x".to_owned(); 14], ..raw() },
+            "--disk, --net, --vsock, --console and --balloon: 14 given: must be at most 13",
+        ),
         (
             RawConfig { disks: vec!["path=x,id=a".to_owned(); 2], ..raw() },
             "--disk id=a: is that of another device: must be the id of no other",
@@ -154,9 +161,15 @@ fn wrong_texts_are_usage_errors() {
         ),
         (
             RawConfig { console: "tty".to_owned(), ..raw() },
-            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's (--serial)",
+            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's",
         ),
-        (RawConfig { handoff: "on".to_owned(), ..raw() }, "--handoff on: must be planned, off or file=FILE"),
+        (
+            RawConfig {
+                shape: ShapeArgs { study: vec!["handoff=planned".to_owned()], ..ShapeArgs::default() },
+                ..raw()
+            },
+            "--study handoff=planned: must be on or off",
+        ),
         (RawConfig { serial: "pty".to_owned(), ..raw() }, "--serial pty: must be tty, file=FILE, null or off"),
         (
             RawConfig { cmdline: "a\nb".to_owned(), ..raw() },
@@ -261,11 +274,11 @@ fn a_file_that_is_written_has_no_other_use() {
     let fault = "is the file of --kernel, too: must be a file of its own";
     refused_file(kernel, "--timeline", &files.path("kernel"), fault);
     let table = RawConfig {
-        handoff: format!("file={}", files.text("initramfs")),
+        shape: ShapeArgs { study: vec![format!("handoff_file={}", files.text("initramfs"))], ..ShapeArgs::default() },
         timeline: Some(files.path("initramfs")),
         ..files.raw()
     };
-    let fault = "is the file of --handoff, too: must be a file of its own";
+    let fault = "is the file of --study handoff_file, too: must be a file of its own";
     refused_file(table, "--timeline", &files.path("initramfs"), fault);
     let log = files.path("log");
     let both = RawConfig { serial: format!("file={}", log.display()), timeline: Some(log.clone()), ..files.raw() };

@@ -40,7 +40,7 @@ fn config(kernel: &Path, console: &Path) -> RawConfig {
     RawConfig {
         kernel: Some(kernel.to_owned()),
         // The second vCPU waits for its start all the time.
-        shape: ShapeArgs { cpus: "boot=2".to_owned(), memory: "size=64M".to_owned(), ..ShapeArgs::default() },
+        shape: ShapeArgs { cpus: "boot=2".to_owned(), memory: Some("size=64M".to_owned()), ..ShapeArgs::default() },
         serial: format!("file={}", console.display()),
         ..RawConfig::default()
     }

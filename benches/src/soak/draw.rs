@@ -17,7 +17,9 @@ const MOST: u64 = 256 << 10;
 const GRAINS: &[u64] = &[1, 1, 128, 1 << 10];
 
 /// More of `--memory` that any guest can have.
-const PAGES: &[&str] = &["layout=pc", "arenas=off", "zeroed=off", "shared=on", "thp=off", "thp=all"];
+const PAGES: &[&str] = &["shared=on", "thp=off", "thp=all"];
+/// The same of `--study`.
+const STUDIES: &[&str] = &["layout=pc", "arenas=off", "zeroed=off"];
 /// The same for guests with memory above 4 GiB.
 const HOLES: &[&str] = &["holes=1", "holes=3", "holes=7"];
 /// From so many MiB on there is enough above 4 GiB for holes, whatever the layout.
@@ -44,7 +46,8 @@ impl Plan {
             mode,
             threads: (mode.threads && dice.chance(30)).then(|| dice.one_of(THREADS)),
             table: dice.chance(80),
-            pages: pages(&mut dice, memory_mib),
+            pages: pages(&mut dice),
+            study: study(&mut dice, memory_mib),
             early: dice.chance(85),
             disks: disks(&mut dice),
             rng: dice.chance(70),
@@ -74,19 +77,23 @@ fn size(dice: &mut Dice, mode: &Mode) -> u64 {
     (mib - mib % dice.one_of(GRAINS)).max(least)
 }
 
-fn pages(dice: &mut Dice, memory_mib: u64) -> Vec<&'static str> {
-    let mut pages = Vec::new();
-    if dice.chance(40) {
-        pages.push(dice.one_of(PAGES));
+fn pages(dice: &mut Dice) -> Vec<&'static str> {
+    if dice.chance(20) { vec![dice.one_of(PAGES)] } else { Vec::new() }
+}
+
+fn study(dice: &mut Dice, memory_mib: u64) -> Vec<&'static str> {
+    let mut study = Vec::new();
+    if dice.chance(20) {
+        study.push(dice.one_of(STUDIES));
     }
     if memory_mib >= WITH_HOLES && dice.chance(30) {
-        pages.push(dice.one_of(HOLES));
+        study.push(dice.one_of(HOLES));
     }
     let prefaulted = memory_mib <= PREFAULTED && dice.chance(10);
-    if prefaulted && !pages.contains(&"arenas=off") {
-        pages.push("prefault=arenas");
+    if prefaulted && !study.contains(&"arenas=off") {
+        study.push("prefault_arenas=on");
     }
-    pages
+    study
 }
 
 fn disks(dice: &mut Dice) -> Vec<Disk> {
@@ -163,8 +170,8 @@ mod tests {
         assert_eq!(ends.len(), [GUEST, SIGNALS, RESTARTS, REQUESTS].concat().len());
         let modes: HashSet<_> = plans().map(|plan| plan.mode.name).collect();
         assert_eq!(modes, HashSet::from(["serial", "parallel", "async", "ondemand"]));
-        let pages: HashSet<_> = plans().flat_map(|plan| plan.pages).collect();
-        assert_eq!(pages.len(), PAGES.len() + HOLES.len() + 1);
+        let words: HashSet<_> = plans().flat_map(|plan| [plan.pages, plan.study].concat()).collect();
+        assert_eq!(words.len(), PAGES.len() + STUDIES.len() + HOLES.len() + 1);
         let kinds = |kind: fn(&Plan) -> String| plans().map(|plan| kind(&plan)).collect::<HashSet<_>>().len();
         assert_eq!(kinds(|plan| plan.cpus.to_string()), 4);
         assert_eq!(kinds(|plan| format!("{:?} {:?}", plan.api, plan.serial)), 8);
@@ -194,7 +201,7 @@ mod tests {
     fn nothing_is_planned_that_cannot_be_seen_or_done() {
         for plan in plans() {
             let Plan { api, end, serial, .. } = plan;
-            let both = ["arenas=off", "prefault=arenas"].iter().all(|part| plan.pages.contains(part));
+            let both = ["arenas=off", "prefault_arenas=on"].iter().all(|part| plan.study.contains(part));
             assert!(!both, "{plan:?}");
             assert!(serial != Serial::Null || end.is_the_guests(), "{plan:?}");
             assert!(api != Api::Server || (serial != Serial::Stdout && end.comes_up()), "{plan:?}");

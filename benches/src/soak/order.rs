@@ -65,10 +65,7 @@ impl Order {
     #[must_use]
     pub fn of(plan: &Plan, flatboot: &Path, kernel: &Path, initramfs: &Path, limit: Duration) -> Self {
         let command = plan.guest(kernel, initramfs).command(flatboot);
-        let words = command.args.iter().map(|word| match word.to_string_lossy().into_owned() {
-            cpus if cpus.starts_with("boot=") && !plan.early => cpus + ",early=off",
-            word => word,
-        });
+        let words = command.args.iter().map(|word| word.to_string_lossy().into_owned());
         let mut process = vec!["--seccomp".to_owned(), plan.seccomp.to_owned()];
         if plan.api != Api::Off {
             process.extend(["--api-socket".to_owned(), format!("path={SOCKET}")]);
@@ -101,7 +98,9 @@ impl Plan {
             Serial::File => format!("file={CONSOLE}"),
             Serial::Null => "null".to_owned(),
         };
-        let (table, rng) = (on(self.table, "planned"), on(self.rng, "src=/dev/urandom"));
+        let rng = if self.rng { "src=/dev/urandom" } else { "off" };
+        let switched = [format!("handoff={}", on(self.table)), format!("early={}", on(self.early))];
+        let study: Vec<_> = switched.into_iter().chain(self.study.iter().map(|word| (*word).to_owned())).collect();
         let mut guest = Guest::new(kernel, initramfs)
             .memory(&memory.join(","))
             .checks(&self.checks())
@@ -109,7 +108,7 @@ impl Plan {
             .cmdline(self.log)
             .cmdline(&self.mode.cmdline(self.threads))
             .cmdline(self.end.cmdline())
-            .options(["--handoff", table, "--rng", rng, "--serial", &serial])
+            .options(["--study", &study.join(","), "--rng", rng, "--serial", &serial])
             .options(["--shutdown-timeout", "1", "--timeline", TIMELINE]);
         for (number, disk) in self.disks.iter().enumerate() {
             let readonly = if disk.readonly { ",readonly=on" } else { "" };
@@ -141,8 +140,8 @@ impl Plan {
     }
 }
 
-fn on(is: bool, what: &str) -> &str {
-    if is { what } else { "off" }
+const fn on(is: bool) -> &'static str {
+    if is { "on" } else { "off" }
 }
 
 #[cfg(test)]
@@ -161,7 +160,8 @@ mod tests {
         let plan = Plan {
             memory_mib: 513,
             cpus: 3,
-            pages: vec!["layout=pc"],
+            pages: vec!["thp=off"],
+            study: vec!["layout=pc"],
             table: false,
             early: false,
             rng: true,
@@ -177,9 +177,8 @@ mod tests {
         let order = order(&plan);
         let said = order.vm.join(" ");
         for words in [
-            "--memory size=513M,layout=pc ",
-            "--cpus boot=3,early=off",
-            "--handoff off --rng src=/dev/urandom --serial file=console ",
+            "--memory size=513M,thp=off ",
+            "--study handoff=off,early=off,layout=pc --rng src=/dev/urandom --serial file=console ",
             "--disk path=disk0,bw_size=64K,bw_refill_time=100 --disk path=disk1,readonly=on ",
             "--net mtu=1400,",
             "--restart-on-reset",

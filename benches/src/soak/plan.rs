@@ -22,6 +22,8 @@ pub struct Plan {
     pub table: bool,
     /// More of `--memory`.
     pub pages: Vec<&'static str>,
+    /// More of `--study`.
+    pub study: Vec<&'static str>,
     /// Whether memory that the guest touches first is backed early.
     pub early: bool,
     /// Disks, in order.

@@ -14,7 +14,7 @@ impl fmt::Display for Plan {
             write!(f, " with {threads} threads")?;
         }
         write!(f, ", {}", if self.table { "hand-off" } else { "no hand-off" })?;
-        for option in self.pages.iter().chain((!self.early).then_some(&"early=off")) {
+        for option in self.pages.iter().chain(&self.study).chain((!self.early).then_some(&"early=off")) {
             write!(f, ", {option}")?;
         }
         for disk in &self.disks {
@@ -103,7 +103,8 @@ mod tests {
             cpus: 1,
             threads: Some("2"),
             table: false,
-            pages: vec!["layout=pc", "thp=off"],
+            pages: vec!["thp=off"],
+            study: vec!["layout=pc"],
             early: false,
             disks: vec![disk, Disk { limited: true, ..disk }],
             rng: true,
@@ -118,7 +119,7 @@ mod tests {
             mode: crate::modes::Mode::named("async").unwrap(),
             seed: 1,
         };
-        let expected = "513 MiB, 1 vCPU, async with 2 threads, no hand-off, layout=pc, thp=off, early=off, \
+        let expected = "513 MiB, 1 vCPU, async with 2 threads, no hand-off, thp=off, layout=pc, early=off, \
             read-only disk, slow read-only disk, rng, net, console to a file, seccomp log, run with API, loglevel=5, hog=64M, \
             paused after 7 ms for 8 ms, ends by SIGKILL after 812 ms";
         assert_eq!(plan.to_string(), expected);

@@ -50,16 +50,17 @@ impl Claim {
 /// One thread or two, on memory that was backed beforehand ("warm") and on memory that is backed on first touch.
 pub(super) fn threads(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     let guest = bench.guest("guest")?;
-    let variant = |name, threads: &str, prefault: &str| Variant {
+    let variant = |name, threads: &str, warm: &str| Variant {
         name,
         guest: guest
             .clone()
-            .memory(&format!("size=64G,prefault={prefault}"))
+            .memory("size=64G")
+            .options(["--study", &format!("prefault_arenas={warm}")])
             .cmdline(&format!("memmap_init=parallel memmap_init_threads={threads}")),
     };
     Ok(vec![
-        variant("warm, 1 thread", "1", "arenas"),
-        variant("warm, 2 threads", "2", "arenas"),
+        variant("warm, 1 thread", "1", "on"),
+        variant("warm, 2 threads", "2", "on"),
         variant("cold, 1 thread", "1", "off"),
         variant("cold, 2 threads", "2", "off"),
     ])
@@ -78,7 +79,7 @@ pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     let (ours, stock) = (bench.guest("guest")?.cmdline("memmap_init=parallel"), bench.guest("stock")?);
     let variant = |name, guest: &Guest, holes: u32| Variant {
         name,
-        guest: guest.clone().memory(&format!("size=64G,prefault=arenas,holes={holes}")),
+        guest: guest.clone().memory("size=64G").options(["--study", &format!("prefault_arenas=on,holes={holes}")]),
     };
     Ok(vec![
         variant("1 region", &ours, 0),

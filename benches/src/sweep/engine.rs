@@ -302,7 +302,8 @@ impl Bench {
         let named = |name: &String| Switch::named(name).ok_or_else(unknown);
         let without = variant.without.as_ref().map(named).transpose()?;
         let kernel = if mode.is_stock() { self.stock.as_ref().ok_or_else(unknown)? } else { &self.kernel };
-        let words = [mode.cmdline(variant.threads.as_deref()), word(without, Place::Cmdline, "")];
+        let off = word(without, Place::Cmdline).unwrap_or_default().to_owned();
+        let words = [mode.cmdline(variant.threads.as_deref()), off];
         let words = words.iter().filter(|word| !word.is_empty());
         let table = self.table(vmm.kind, variant.memory_bytes)?;
         let guest = Guest {

@@ -23,10 +23,8 @@ pub struct Switch {
 pub enum Place {
     /// After everything else on the kernel command line, where the last one of a kind counts.
     Cmdline,
-    /// Into the value of flatboot's `--memory`.
-    Memory,
-    /// Into the value of flatboot's `--cpus`.
-    Cpus,
+    /// The value of flatboot's `--study`.
+    Study,
 }
 
 /// All switches. A new one is a line here.
@@ -46,25 +44,25 @@ pub const SWITCHES: &[Switch] = &[
     Switch {
         name: "arenas",
         meaning: "the memmap has no place of its own on huge pages",
-        place: Place::Memory,
+        place: Place::Study,
         word: "arenas=off",
     },
     Switch {
         name: "early-threads",
         meaning: "vCPU threads only wait for their start, and back no memory meanwhile",
-        place: Place::Cpus,
+        place: Place::Study,
         word: "early=off",
     },
     Switch {
         name: "known-zero",
         meaning: "the guest is not told which memory is zero already",
-        place: Place::Memory,
+        place: Place::Study,
         word: "zeroed=off",
     },
     Switch {
         name: "memory-plan",
         meaning: "3 GiB below 4 GiB, as a PC has them",
-        place: Place::Memory,
+        place: Place::Study,
         word: "layout=pc",
     },
 ];
@@ -125,8 +123,7 @@ impl Switch {
             let Self { name, meaning, place, word } = switch;
             let how = match place {
                 Place::Cmdline => format!("kernel: `{word}`"),
-                Place::Memory => format!("flatboot: `--memory …,{word}`"),
-                Place::Cpus => format!("flatboot: `--cpus …,{word}`"),
+                Place::Study => format!("flatboot: `--study {word}`"),
             };
             format!("| `{name}` | {meaning} | {how} |\n")
         };
@@ -147,10 +144,10 @@ impl Switch {
     }
 }
 
-/// The word of `switch` where it goes to `place`, after `before`; nothing elsewhere.
+/// The word of `switch` where it goes to `place`; none elsewhere.
 #[must_use]
-pub(super) fn word(switch: Option<&Switch>, place: Place, before: &str) -> String {
-    switch.filter(|switch| switch.place == place).map_or_else(String::new, |switch| format!("{before}{}", switch.word))
+pub(super) fn word(switch: Option<&'static Switch>, place: Place) -> Option<&'static str> {
+    switch.filter(|switch| switch.place == place).map(|switch| switch.word)
 }
 
 #[cfg(test)]
@@ -173,7 +170,7 @@ mod tests {
     #[test]
     fn a_word_goes_to_its_place_alone() {
         let arenas = Switch::named("arenas");
-        assert_eq!(word(arenas, Place::Memory, ","), ",arenas=off");
-        assert_eq!((word(arenas, Place::Cpus, ","), word(None, Place::Memory, ",")), (String::new(), String::new()));
+        assert_eq!(word(arenas, Place::Study), Some("arenas=off"));
+        assert_eq!((word(arenas, Place::Cmdline), word(None, Place::Study)), (None, None));
     }
 }

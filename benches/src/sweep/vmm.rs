@@ -246,10 +246,10 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What flatboot and Cloud Hypervisor, whose names it took over, say alike. Only flatboot has something to switch off.
+/// What flatboot and Cloud Hypervisor, whose names it took over, say alike.
 fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
-    let cpus = format!("boot={}{}", guest.cpus, word(guest.without, Place::Cpus, ","));
-    let memory = format!("size={}M{}", guest.memory_bytes >> 20, word(guest.without, Place::Memory, ","));
+    let cpus = format!("boot={}", guest.cpus);
+    let memory = format!("size={}M", guest.memory_bytes >> 20);
     words(&[
         "--cpus",
         &cpus,
@@ -266,7 +266,8 @@ fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<Str
 
 fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
     let own = words(&["--timeline", &staged.text("timeline"), "--shutdown-timeout", "0"]);
-    [words(&["run"]), shared_words(guest, staged, kernel), own, flatboot_work(guest)].concat()
+    let off = word(guest.without, Place::Study).map(|word| words(&["--study", word])).unwrap_or_default();
+    [words(&["run"]), shared_words(guest, staged, kernel), own, off, flatboot_work(guest)].concat()
 }
 
 /// The devices of workloads.
@@ -450,8 +451,8 @@ mod tests {
     fn what_is_switched_off_is_told_to_flatboot() {
         let flatboot = Vmm { kind: Kind::Flatboot, program: "/vmm".to_owned(), firmware: None };
         for (name, option, value) in [
-            ("arenas", "--memory", "size=4096M,arenas=off"),
-            ("early-threads", "--cpus", "boot=3,early=off"),
+            ("arenas", "--study", "arenas=off"),
+            ("early-threads", "--study", "early=off"),
             ("low-zones", "--memory", "size=4096M"),
         ] {
             let guest = Guest { without: Switch::named(name), ..guest() };

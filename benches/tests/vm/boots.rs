@@ -4,6 +4,8 @@
 use libtest_mimic::Failed;
 use serde_json::Value;
 
+use flatboot_bench::guest::Guest;
+
 use super::lab::{Lab, require};
 use crate::Body;
 
@@ -13,6 +15,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("boots::cpus_4", |lab| boots(lab, 4, "1G")),
     ("boots::cpus_16", |lab| boots(lab, 16, "1G")),
     ("boots::processors_are_cores_of_one_package", processors),
+    ("boots::processors_run_vms_unless_told_not_to", nested),
     ("boots::memory_64M", |lab| boots(lab, 1, "64M")),
     ("boots::memory_256M", |lab| boots(lab, 2, "256M")),
     ("boots::memory_3G", |lab| boots(lab, 2, "3G")),
@@ -20,8 +23,8 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("boots::memory_64G", |lab| boots(lab, 2, "64G")),
     ("boots::memory_256G", |lab| boots(lab, 2, "256G")),
     ("boots::memory_shared", |lab| boots(lab, 2, "1G,shared=on")),
-    ("boots::memory_prefaulted_arenas", |lab| boots(lab, 2, "4G,prefault=arenas")),
-    ("boots::memory_with_holes", |lab| boots(lab, 2, "8G,holes=7")),
+    ("boots::memory_prefaulted_arenas", |lab| studied(lab, "4G", "prefault_arenas=on")),
+    ("boots::memory_with_holes", |lab| studied(lab, "8G", "holes=7")),
     ("boots::bzimage", bzimage),
     ("boots::unmodified_debian_cloud_kernel", debian_cloud_kernel),
     ("boots::twenty_in_a_row", twenty_in_a_row),
@@ -38,7 +41,15 @@ fn kib(memory: &str) -> u64 {
 }
 
 fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
-    let guest = lab.guest().cpus(cpus.into()).memory(&format!("size={memory}"));
+    has_memory(lab, lab.guest(), cpus, memory)
+}
+
+fn studied(lab: &Lab, memory: &str, study: &str) -> Result<(), Failed> {
+    has_memory(lab, lab.guest().options(["--study", study]), 2, memory)
+}
+
+fn has_memory(lab: &Lab, guest: Guest, cpus: u8, memory: &str) -> Result<(), Failed> {
+    let guest = guest.cpus(cpus.into()).memory(&format!("size={memory}"));
     let ended = lab.passes(&guest.checks(&format!("cpus={cpus},meminfo")))?;
     let meminfo = ended.report("meminfo").ok_or("no meminfo")?;
     let present: u64 = zones(meminfo).iter().filter_map(|zone| zone["present"].as_u64()).sum();
@@ -59,6 +70,25 @@ fn processors(lab: &Lab) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// What KVM has for guests that run VMs reaches them, and with `nested=off` they see nothing of it.
+fn nested(lab: &Lab) -> Result<(), Failed> {
+    let runs_vms = |keys: &str| -> Result<bool, Failed> {
+        let mut guest = lab.guest().checks("processors,calm");
+        keys.clone_into(&mut guest.cpu_keys);
+        let ended = lab.passes(&guest)?;
+        let flags = ended.report("processors").and_then(|report| report["flags"].as_array()).ok_or("no flags")?;
+        require(flags.iter().any(|flag| flag == "hypervisor"), || format!("{flags:?}"))?;
+        Ok(flags.iter().any(|flag| flag == "svm" || flag == "vmx"))
+    };
+    if !runs_vms(",nested=on")? {
+        eprintln!(
+            "SKIPPED: boots::processors_run_vms_unless_told_not_to: this host's KVM has nested virtualization off"
+        );
+        return Ok(());
+    }
+    require(!runs_vms(",nested=off")?, || "nested=off: the guest sees svm or vmx".to_owned())
 }
 
 /// A core of the one package, with two levels of caches of its own.

@@ -14,10 +14,10 @@ use crate::Body;
 pub(crate) const TESTS: &[(&str, Body)] = &[
     ("firmware::cpus_1", |lab| boots(lab, 1, "1G")),
     ("firmware::cpus_16", |lab| boots(lab, 16, "1G")),
-    ("firmware::memory_512M_regions_as_in_a_direct_boot", |lab| same_regions(lab, "512M")),
-    ("firmware::memory_513M_regions_as_in_a_direct_boot", |lab| same_regions(lab, "513M")),
-    ("firmware::memory_with_holes_regions_as_in_a_direct_boot", |lab| same_regions(lab, "8G,holes=7")),
-    ("firmware::memory_256G_regions_as_in_a_direct_boot", |lab| same_regions(lab, "256G")),
+    ("firmware::memory_512M_regions_as_in_a_direct_boot", |lab| same_regions(lab, "512M", "holes=0")),
+    ("firmware::memory_513M_regions_as_in_a_direct_boot", |lab| same_regions(lab, "513M", "holes=0")),
+    ("firmware::memory_with_holes_regions_as_in_a_direct_boot", |lab| same_regions(lab, "8G", "holes=7")),
+    ("firmware::memory_256G_regions_as_in_a_direct_boot", |lab| same_regions(lab, "256G", "holes=0")),
     ("firmware::timeline_has_its_phases_in_order", timeline),
     ("firmware::without_a_plan_regions_follow_from_the_memory_map", without_a_plan),
     ("firmware::a_malformed_plan_is_refused", malformed_plans),
@@ -55,10 +55,10 @@ pub(crate) fn described(ended: &Ended) -> Result<(Vec<String>, Vec<String>), Fai
 
 /// The regions are those of a direct boot, each with its flags; so are the arenas, unless the only memory that there is for them is
 /// below 4 GiB, where the firmware is.
-fn same_regions(lab: &Lab, memory: &str) -> Result<(), Failed> {
-    let memory = format!("size={memory}");
-    let direct = described(&lab.passes(&lab.guest().memory(&memory).checks("handoff"))?)?;
-    let firmware = described(&lab.passes(&guest(lab)?.memory(&memory).checks("handoff"))?)?;
+fn same_regions(lab: &Lab, memory: &str, study: &str) -> Result<(), Failed> {
+    let shaped = |guest: Guest| guest.memory(&format!("size={memory}")).options(["--study", study]).checks("handoff");
+    let direct = described(&lab.passes(&shaped(lab.guest()))?)?;
+    let firmware = described(&lab.passes(&shaped(guest(lab)?))?)?;
     require(!direct.0.is_empty() && direct.0 == firmware.0, || format!("regions: {direct:?}, firmware: {firmware:?}"))?;
     let low_only = direct.0.len() == 1;
     require(low_only || direct.1 == firmware.1, || format!("arenas: {direct:?}, firmware: {firmware:?}"))
@@ -93,9 +93,9 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
 
 /// One region below 4 GiB and one from there up, neither said to be zero; no arena.
 fn without_a_plan(lab: &Lab) -> Result<(), Failed> {
-    let guest = guest(lab)?.memory("size=2G").options(["--handoff", "off"]);
+    let guest = guest(lab)?.memory("size=2G").options(["--study", "handoff=off"]);
     let (regions, arenas) = described(&lab.passes(&guest.checks("handoff"))?)?;
-    let expected = ["0x100000 0x1ff00000 0 0x2", "0x100000000 0x60000000 0 0x0"];
+    let expected = ["0x100000 0x1ff00000 0 0x0", "0x100000000 0x60000000 0 0x0"];
     require(regions == expected && arenas.is_empty(), || format!("{regions:?}, {arenas:?}"))
 }
 
@@ -113,7 +113,7 @@ fn malformed_plans(lab: &Lab) -> Result<(), Failed> {
         let (_, table) = handoff::corrupted().find(|(broken, _)| broken == name).ok_or("no such table")?;
         let path = lab.path("plan.bin");
         fs::write(&path, table)?;
-        let guest = guest(lab)?.options(["--handoff".to_owned(), format!("file={}", path.display())]);
+        let guest = guest(lab)?.options(["--study".to_owned(), format!("handoff_file={}", path.display())]);
         let ended = lab.passes(&guest.checks("dmesg=memmap_handoff: ,nodmesg=memmap_handoff: ignored"))?;
         let console = ended.outcome.stdout_text();
         let said = console.lines().any(|line| line.contains("flatboot: ignored: ") && line.contains(word));

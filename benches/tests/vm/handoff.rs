@@ -30,11 +30,11 @@ fn taken(lab: &Lab) -> Result<(), Failed> {
 }
 
 fn without(lab: &Lab) -> Result<(), Failed> {
-    lab.passes(&lab.guest().options(["--handoff", "off"]).checks("nodmesg=memmap_handoff: ,meminfo")).map(drop)
+    lab.passes(&lab.guest().options(["--study", "handoff=off"]).checks("nodmesg=memmap_handoff: ,meminfo")).map(drop)
 }
 
 fn regions_are_shown(lab: &Lab) -> Result<(), Failed> {
-    let ended = lab.passes(&lab.guest().memory("size=8G,holes=3").checks("handoff"))?;
+    let ended = lab.passes(&lab.guest().memory("size=8G").options(["--study", "holes=3"]).checks("handoff"))?;
     let files = ended.report("handoff").ok_or("no report")?["files"].to_string();
     // Four parts above 4 GiB, each with its base in the kernel's own list.
     for base in ["0x100000000", "0x1"] {
@@ -53,23 +53,23 @@ fn threads_change_nothing(lab: &Lab) -> Result<(), Failed> {
     let mut first: Option<(String, Value, u64, u64)> = None;
     let variants = [
         ("stock", "", "off"),
-        ("guest", "memmap_init_threads=1", "planned"),
-        ("guest", "memmap_init_threads=2", "planned"),
-        ("guest", "memmap_init_threads=50%", "planned"),
-        ("guest", "", "planned"),
+        ("guest", "memmap_init_threads=1", "on"),
+        ("guest", "memmap_init_threads=2", "on"),
+        ("guest", "memmap_init_threads=50%", "on"),
+        ("guest", "", "on"),
         ("guest", "", "off"),
     ];
     for (kernel, parameter, handoff) in variants {
         // Zones have all their pages once init runs only if it waits for them.
         let waits = if kernel == "guest" { "memmap_init=parallel" } else { "" };
-        let mut guest =
-            lab.guest().memory("size=8G,holes=5").cmdline(waits).cmdline(parameter).options(["--handoff", handoff]);
+        let study = format!("holes=5,handoff={handoff}");
+        let mut guest = lab.guest().memory("size=8G").cmdline(waits).cmdline(parameter).options(["--study", &study]);
         guest.kernel = flatboot_bench::artifact::kernel(kernel)?.join("vmlinux");
         let ended = lab.passes(&guest.checks("meminfo"))?;
         let meminfo = ended.report("meminfo").ok_or("no meminfo")?;
         let (shape, managed) = (shape(meminfo), managed_kib(meminfo));
         let total = meminfo["total_kib"].as_u64().ok_or("no MemTotal")?;
-        let name = format!("{kernel} {parameter} --handoff {handoff}");
+        let name = format!("{kernel} {parameter} handoff={handoff}");
         match &first {
             None => first = Some((name, shape, managed, total)),
             Some((other, expected, most_managed, most)) => {
@@ -143,7 +143,7 @@ fn managed_kib(meminfo: &Value) -> u64 {
 /// The table of a VM with 1 GiB.
 fn table() -> Vec<u8> {
     let region = |base, length, flags| Region { base, length, node: 0, flags };
-    let regions = [region(MIB, 511 * MIB, RegionFlags::RAGGED), region(4096 * MIB, 512 * MIB, RegionFlags::ZEROED)];
+    let regions = [region(MIB, 511 * MIB, RegionFlags::empty()), region(4096 * MIB, 512 * MIB, RegionFlags::ZEROED)];
     let mut bytes = vec![0; encoded_len(regions.len(), 0)];
     // The rules allow it; a table that is none makes the tests below fail.
     let _ = encode(&regions, &[], &mut bytes);
@@ -194,7 +194,7 @@ const BROKEN: [(&str, Break); 20] = [
     ("length_wraps", |t| put(t, SECOND + 8, &(u64::MAX << 27).to_le_bytes())),
     ("node", |t| put(t, SECOND + 16, &77u32.to_le_bytes())),
     ("flags", |t| put(t, SECOND + 20, &0x8000_0000u32.to_le_bytes())),
-    ("needlessly_ragged", |t| put(t, SECOND + 20, &2u32.to_le_bytes())),
+    ("flag_of_version_1", |t| put(t, SECOND + 20, &2u32.to_le_bytes())),
     ("order", |t| t[FIRST..].rotate_left(24)),
     ("overlap", |t| t.copy_within(FIRST..SECOND, SECOND)),
 ];
@@ -233,7 +233,7 @@ fn noise(seed: u64) -> Vec<u8> {
 pub(crate) fn is_ignored(lab: &Lab, table: &[u8]) -> Result<(), Failed> {
     let path = lab.path("table.bin");
     fs::write(&path, table)?;
-    let guest = lab.guest().options(["--handoff".to_owned(), format!("file={}", path.display())]);
+    let guest = lab.guest().options(["--study".to_owned(), format!("handoff_file={}", path.display())]);
     let ended = lab.passes(&guest.checks("dmesg=memmap_handoff: ,meminfo"))?;
     let report = ended.report("dmesg").ok_or("no report")?;
     let ignored = report["lines"][0].as_str().is_some_and(|line| line.contains(&format!("{LOG}ignored: ")));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A guest on a tap of its host, where another process sends back whatever it is sent.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
@@ -8,6 +9,7 @@ use std::{env, fs, thread};
 
 use flatboot_bench::guest;
 use libtest_mimic::{Completion, Failed, Trial};
+use serde_json::Value;
 
 use super::api::WORDS;
 use super::lab::{Lab, require};
@@ -38,10 +40,12 @@ impl Mover {
 
 type Body = fn(&Lab, Mover) -> Result<(), Failed>;
 
-pub(crate) fn trials() -> [Trial; 4] {
+pub(crate) fn trials() -> [Trial; 6] {
     [
         ("net::both_ways_over_a_tap", Mover::Thread, both_ways as Body),
         ("net::both_ways_by_vhost", Mover::Kernel, both_ways),
+        ("net::several_queues", Mover::Thread, several_queues),
+        ("net::several_queues_by_vhost", Mover::Kernel, several_queues),
         ("net::pauses", Mover::Thread, pauses),
         ("net::pauses_of_vhost", Mover::Kernel, pauses),
     ]
@@ -133,6 +137,59 @@ fn both_ways(lab: &Lab, mover: Mover) -> Result<(), Failed> {
     require(!left.contains(TAP), || format!("the tap is there: {left}"))
 }
 
+/// Linux uses as many pairs as it has processors, as many as it is told to, and all again with a new driver; each is used by one
+/// connection, and has a thread that was woken for it.
+fn several_queues(lab: &Lab, mover: Mover) -> Result<(), Failed> {
+    const PAIRS: u16 = 4;
+    /// Times that a thread waited for something: connections, and nothing else, take so many.
+    const WAITS: u64 = 30;
+    let (with_peer, seen) = (lab.path("flatboot-with-queues"), lab.path("threads-seen"));
+    let _ = fs::remove_file(&seen);
+    // All that each thread has waited, again and again: the last time is shortly before the end.
+    let script = format!(
+        "#!/bin/sh\n{ROLE}={PORT} '{}' & peer=$!\n\
+         (while sleep 1; do for task in /proc/[0-9]*/task/*; do\n\
+            read -r name <$task/comm || continue\n\
+            case $name in virtio0*|vhost-*) echo $name ${{task##*/}} $(grep ^voluntary $task/status);; esac\n\
+         done; done >'{}' 2>/dev/null) & looks=$!\n\
+         trap 'kill $peer $looks 2>/dev/null' EXIT\n'{}' \"$@\"\n",
+        env::current_exe()?.display(),
+        seen.display(),
+        lab.flatboot.display()
+    );
+    fs::write(&with_peer, script)?;
+    fs::set_permissions(&with_peer, fs::Permissions::from_mode(0o755))?;
+    let vhost = mover.vhost();
+    let net = format!("tap={TAP},ip={HOST},num_queues={},vhost={vhost}", 2 * PAIRS);
+    let guest = lab.guest().cpus(PAIRS).options(["--net".to_owned(), net]);
+    let carries = format!("net={GUEST}/{HOST}:{PORT}");
+    let guest = guest
+        .checks(&format!("channels=4,channels=1,channels=4,{carries},rebind,channels=2,{carries},nodmesg=TXQ,calm"));
+    let ended = lab.with_session(|session| guest.run(session, &with_peer))?;
+    if !ended.passed() {
+        return Err(lab.describe(&guest, &ended));
+    }
+    let before: Vec<_> = ended.reports.iter().filter(|report| report["check"] == "channels").collect();
+    let began_with: Vec<_> = before.iter().map(|report| (&report["before_rx"], &report["before_tx"])).collect();
+    let all = |pairs: &[u16]| {
+        let mut pairs = pairs.iter().zip(&began_with);
+        pairs.all(|(pairs, (receive, send))| **receive == *pairs && **send == *pairs)
+    };
+    require(began_with.len() == 4 && all(&[4, 4, 1, 4]), || format!("{before:?}"))?;
+    let text = fs::read_to_string(&seen)?;
+    let prefix = if mover == Mover::Kernel { "vhost-" } else { "virtio0" };
+    let mut waited = BTreeMap::new();
+    for line in text.lines() {
+        if let [name, thread, _, times] = line.split_whitespace().collect::<Vec<_>>()[..]
+            && name.starts_with(prefix)
+        {
+            waited.insert(thread, times.parse::<u64>()?);
+        }
+    }
+    let busy = waited.values().filter(|times| **times > WAITS).count();
+    require(busy == usize::from(PAIRS), || format!("vhost={vhost}: threads of pairs that have waited: {waited:?}"))
+}
+
 /// A server's guest is paused again and again while it sends and receives. As long as it is, no frame moves; and none of what it
 /// says or is told is wrong.
 fn pauses(lab: &Lab, mover: Mover) -> Result<(), Failed> {
@@ -154,9 +211,11 @@ n=0
 while put vm.pause 2>/dev/null; do
     before=$(moved); sleep 0.1; after=$(moved)
     [ "$before" = "$after" ] || {{ echo "paused at $before, $after" >&2; exit 98; }}
-    put vm.resume; sleep 0.05; n=$((n+1))
+    put vm.resume; n=$((n+1))
+    now=$(get vm.counters 2>/dev/null | grep -o '"_net0":{{[^}}]*}}') || break
+    counted=$now; sleep 0.05
 done
-wait $pid; cat console; echo $n"#,
+wait $pid; cat console; echo "$counted"; echo $n"#,
         peer = env::current_exe()?.display(),
         flatboot = lab.flatboot.display(),
         kernel = lab.kernel.join("vmlinux").display(),
@@ -169,5 +228,9 @@ wait $pid; cat console; echo $n"#,
     let passed: Vec<_> = guest::reports(&said).into_iter().filter(|report| report["ok"] == true).collect();
     let count = |name: &str| passed.iter().filter(|report| report["check"] == name).count();
     let pauses: u32 = said.lines().next_back().unwrap_or_default().parse()?;
-    require(outcome.code == 0 && count("net") == 4 && count("calm") == 1 && pauses > 1, seen)
+    require(outcome.code == 0 && count("net") == 4 && count("calm") == 1 && pauses > 1, seen)?;
+    let counted = said.lines().rev().nth(1).and_then(|line| line.split_once(':'));
+    let counted: Value = serde_json::from_str(counted.ok_or("no counters")?.1)?;
+    let some = |name: &str| counted[name].as_u64().is_some_and(|count| count > 100);
+    require(["rx_bytes", "rx_frames", "tx_bytes", "tx_frames"].into_iter().all(some), || counted.to_string())
 }

@@ -135,7 +135,7 @@ fn refused(lab: &Lab) -> Result<(), Failed> {
         let line = line(lab, &qemu(lab, "microvm", &format!("memmap_handoff=fw_cfg {CHECKS}"), &options))?;
         require(line.contains("ignored: ") && line.contains(said), || line.clone())?;
     }
-    let guest = lab.guest().options(["--handoff", "off"]).cmdline("memmap_handoff=fw_cfg");
+    let guest = lab.guest().options(["--study", "handoff=off"]).cmdline("memmap_handoff=fw_cfg");
     let ended = lab.passes(&guest.checks(&format!("dmesg=memmap_handoff: ignored: no {FW_CFG_FILE} in fw_cfg")))?;
     require(ended.report("dmesg").is_some_and(|report| report["count"] == 1), || format!("{:?}", ended.reports))
 }
@@ -143,7 +143,7 @@ fn refused(lab: &Lab) -> Result<(), Failed> {
 /// All of a VM of 1 GiB as arenas: the kernel takes what its memmap needs and has the rest for itself.
 fn asks_for_all(lab: &Lab) -> Result<(), Failed> {
     let region = |base, length, flags| Region { base: base * MIB, length: length * MIB, node: 0, flags };
-    let regions = [region(1, 511, RegionFlags::RAGGED), region(4096, 512, RegionFlags::empty())];
+    let regions = [region(1, 511, RegionFlags::empty()), region(4096, 512, RegionFlags::empty())];
     let arena = |base: u64, length: u64| Arena { base: base * MIB, length: length * MIB, node: 0 };
     let halves = [arena(2, 510), arena(4096, 512)];
     let pieces: Vec<_> = (1..256)
@@ -155,7 +155,7 @@ fn asks_for_all(lab: &Lab) -> Result<(), Failed> {
         encode(&regions, arenas, &mut table)?;
         let file = lab.path("greedy.bin");
         fs::write(&file, table)?;
-        let guest = lab.guest().options(["--handoff".to_owned(), format!("file={}", file.display())]);
+        let guest = lab.guest().options(["--study".to_owned(), format!("handoff_file={}", file.display())]);
         let ended =
             lab.passes(&guest.checks("dmesg=bytes of the arenas are more than they may have,meminfo,alloc,calm"))?;
         let total = ended.report("meminfo").and_then(|meminfo| meminfo["total_kib"].as_u64()).unwrap_or_default();

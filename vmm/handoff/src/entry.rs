@@ -9,8 +9,6 @@ bitflags! {
     pub struct RegionFlags: u32 {
         /// Its content is zero and no one has written to it.
         const ZEROED = 1;
-        /// Base or length is no multiple of the section size, only of the page size.
-        const RAGGED = 2;
     }
 }
 

@@ -61,18 +61,12 @@ pub enum TableError {
 
     #[error("region {index}: flags {flags:#x}: must have no bit outside {known:#x}")]
     Flags { index: usize, flags: u32, known: u32 },
-    #[error(
-        "region {index}: base {base:#x}, length {length:#x}: must be multiples of {SECTION_SIZE:#x} unless the region is RAGGED"
-    )]
-    RegionAlignment { index: usize, base: u64, length: u64 },
     #[error("region {index}: base {base:#x}, length {length:#x}: must be multiples of {PAGE_SIZE:#x}")]
     PageAlignment { index: usize, base: u64, length: u64 },
     #[error(
-        "region {index}: base {base:#x}, length {length:#x}: must not be RAGGED, both are multiples of {SECTION_SIZE:#x}"
+        "region {index}: base {base:#x}, length {length:#x}: must be multiples of {SECTION_SIZE:#x} unless it is node {node}'s first or last"
     )]
-    NotRagged { index: usize, base: u64, length: u64 },
-    #[error("region {index}: RAGGED: must be the first or the last region of node {node}")]
-    RaggedInside { index: usize, node: u32 },
+    SectionAlignment { index: usize, base: u64, length: u64, node: u32 },
     #[error("region {index}: shares a section with the one of node {node} before it: must begin in another section")]
     SharedSection { index: usize, node: u32 },
 

@@ -24,6 +24,7 @@ mod crc32c;
 mod encode;
 mod entry;
 mod error;
+mod limits;
 pub mod marks;
 mod parse;
 mod rules;
@@ -32,22 +33,9 @@ pub mod wire;
 pub use encode::{encode, encoded_len};
 pub use entry::{Arena, Region, RegionFlags};
 pub use error::{Entry, TableError};
+pub use limits::{ADDRESS_END, ARENA_ALIGN, MAX_ARENAS, MAX_REGIONS, PAGE_SIZE, SECTION_SHIFT, SECTION_SIZE};
 pub use parse::{Arenas, Regions, Table};
 
-/// Bytes in a memory section on x86-64 (`SECTION_SIZE_BITS` in `arch/x86/include/asm/sparsemem.h`).
-pub const SECTION_SIZE: u64 = 1 << SECTION_SHIFT;
-/// Base-2 logarithm of [`SECTION_SIZE`].
-pub const SECTION_SHIFT: u32 = 27;
-/// Bytes in a page: the alignment of a ragged region.
-pub const PAGE_SIZE: u64 = 1 << 12;
-/// Base and length of an arena are multiples of this: one huge page, which also is the memmap of one section.
-pub const ARENA_ALIGN: u64 = 1 << 21;
-/// No region ends above this: the widest physical address that x86-64 defines.
-pub const ADDRESS_END: u64 = 1 << 52;
-/// Most regions in a table.
-pub const MAX_REGIONS: usize = 4096;
-/// Most arenas in a table.
-pub const MAX_ARENAS: usize = 4096;
 /// `type` of the boot protocol's `struct setup_data` node whose payload is a table: "PAMM" in memory order.
 pub const SETUP_DATA_TYPE: u32 = 0x4d4d_4150;
 /// Kernel parameter that gives the GPA of a table in hexadecimal: `memmap_handoff=0x30010`.

@@ -39,7 +39,7 @@ where
         check_region(index, &region)?;
         end = region.end();
     }
-    check_ragged_places(&regions)?;
+    check_sections(&regions)?;
     check_shared_sections(&regions)?;
 
     let mut end = 0;
@@ -80,29 +80,24 @@ fn check_region(index: usize, region: &Region) -> Result<(), TableError> {
         let known = RegionFlags::all().bits();
         return Err(TableError::Flags { index, flags: flags.bits(), known });
     }
-    let sections = (base | length).is_multiple_of(SECTION_SIZE);
-    match (flags.contains(RegionFlags::RAGGED), sections) {
-        (false, false) => Err(TableError::RegionAlignment { index, base, length }),
-        (true, true) => Err(TableError::NotRagged { index, base, length }),
-        (true, false) if !(base | length).is_multiple_of(PAGE_SIZE) => {
-            Err(TableError::PageAlignment { index, base, length })
-        }
-        _ => Ok(()),
+    if !(base | length).is_multiple_of(PAGE_SIZE) {
+        return Err(TableError::PageAlignment { index, base, length });
     }
+    Ok(())
 }
 
-/// Two ragged regions of a node in the middle of its memory could share a section, and sections are what threads take.
-fn check_ragged_places(regions: &(impl Iterator<Item = Region> + Clone)) -> Result<(), TableError> {
+/// Regions in the middle of a node's memory that begin or end within a section could share it, and sections are what threads
+/// take.
+fn check_sections(regions: &(impl Iterator<Item = Region> + Clone)) -> Result<(), TableError> {
     let mut rest = regions.clone();
     let mut index = 0;
-    while let Some(region) = rest.next() {
-        let node = region.node;
+    while let Some(Region { base, length, node, .. }) = rest.next() {
         let same_node = |other: Region| other.node == node;
-        if region.flags.contains(RegionFlags::RAGGED)
+        if !(base | length).is_multiple_of(SECTION_SIZE)
             && rest.clone().any(same_node)
             && regions.clone().take(index).any(same_node)
         {
-            return Err(TableError::RaggedInside { index, node });
+            return Err(TableError::SectionAlignment { index, base, length, node });
         }
         index += 1;
     }

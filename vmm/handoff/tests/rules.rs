@@ -13,10 +13,6 @@ fn region(base: u64, length: u64) -> Region {
     Region { base, length, node: 0, flags: RegionFlags::empty() }
 }
 
-fn ragged(base: u64, length: u64) -> Region {
-    Region { flags: RegionFlags::RAGGED, ..region(base, length) }
-}
-
 fn arena(base: u64, length: u64) -> Arena {
     Arena { base, length, node: 0 }
 }
@@ -87,7 +83,7 @@ fn header_rejected(name: &str, value: u64, error: TableError, message: &str) {
 
 #[test]
 fn the_field_lists_are_where_the_encoder_writes() {
-    let regions = [ragged(0x10_0000, 2 * S - 0x10_0000), Region { node: 3, ..region(32 * S, 9 * S) }];
+    let regions = [region(0x10_0000, 2 * S - 0x10_0000), Region { node: 3, ..region(32 * S, 9 * S) }];
     let arenas = [Arena { node: 3, ..arena(33 * S, 4 * ARENA_ALIGN) }];
     let mut bytes = vec![0; encoded_len(2, 1)];
     encode(&regions, &arenas, &mut bytes).unwrap();
@@ -141,11 +137,11 @@ fn counts() {
 
 #[test]
 fn region_flags() {
-    // Those of version 1 that meant nothing to the kernel are gone: BACKED and HUGE were 2 and 4, RAGGED was 8.
-    for unknown in [0x5, 0x8, 0x11, 0x8000_0000] {
+    // Those of version 1 that told the kernel nothing are gone.
+    for unknown in [0x2, 0x5, 0x8, 0x11, 0x8000_0000] {
         let flags = RegionFlags::from_bits_retain(unknown);
-        let error = TableError::Flags { index: 0, flags: unknown, known: 3 };
-        let message = format!("region 0: flags {unknown:#x}: must have no bit outside 0x3");
+        let error = TableError::Flags { index: 0, flags: unknown, known: 1 };
+        let message = format!("region 0: flags {unknown:#x}: must have no bit outside 0x1");
         both_reject(&[Region { flags, ..region(0, S) }], &[], error, &message);
     }
 }
@@ -182,22 +178,10 @@ fn region_ranges() {
 
 #[test]
 fn region_alignment() {
-    for (base, length) in [(ARENA_ALIGN, S), (S, S + PAGE_SIZE)] {
-        let message = format!(
-            "region 0: base {base:#x}, length {length:#x}: must be multiples of 0x8000000 unless the region is RAGGED"
-        );
-        both_reject(&[region(base, length)], &[], TableError::RegionAlignment { index: 0, base, length }, &message);
-    }
     for (base, length) in [(512, S), (0, 4095)] {
         let message = format!("region 0: base {base:#x}, length {length:#x}: must be multiples of 0x1000");
-        both_reject(&[ragged(base, length)], &[], TableError::PageAlignment { index: 0, base, length }, &message);
+        both_reject(&[region(base, length)], &[], TableError::PageAlignment { index: 0, base, length }, &message);
     }
-    both_reject(
-        &[ragged(S, S)],
-        &[],
-        TableError::NotRagged { index: 0, base: S, length: S },
-        "region 0: base 0x8000000, length 0x8000000: must not be RAGGED, both are multiples of 0x8000000",
-    );
 }
 
 #[test]
@@ -205,28 +189,33 @@ fn a_section_belongs_to_one_region_of_its_node() {
     let half = S / 2;
     let error = TableError::SharedSection { index: 1, node: 0 };
     let said = "region 1: shares a section with the one of node 0 before it: must begin in another section";
-    both_reject(&[ragged(0, half), ragged(half, half + S)], &[], error, said);
+    both_reject(&[region(0, half), region(half, half + S)], &[], error, said);
 
     // Another node's region in between, in the same section, does not hide it; by itself it is no harm.
-    let other = Region { node: 1, ..ragged(half, PAGE_SIZE) };
+    let other = Region { node: 1, ..region(half, PAGE_SIZE) };
     let error = TableError::SharedSection { index: 2, node: 0 };
     let said = "region 2: shares a section with the one of node 0 before it: must begin in another section";
-    both_reject(&[ragged(0, half), other, ragged(half + PAGE_SIZE, half)], &[], error, said);
+    both_reject(&[region(0, half), other, region(half + PAGE_SIZE, half)], &[], error, said);
     let mut table = [0; 256];
-    assert!(encode(&[ragged(0, half), other], &[], &mut table).is_ok());
+    assert!(encode(&[region(0, half), other], &[], &mut table).is_ok());
 }
 
 #[test]
-fn ragged_regions_are_at_the_ends_of_their_node() {
-    let regions = [region(0, S), ragged(S, PAGE_SIZE), region(2 * S, S)];
-    let error = TableError::RaggedInside { index: 1, node: 0 };
-    both_reject(&regions, &[], error, "region 1: RAGGED: must be the first or the last region of node 0");
+fn only_a_nodes_first_and_last_region_may_share_sections_with_other_memory() {
+    for (base, length) in [(S, PAGE_SIZE), (S + PAGE_SIZE, S - PAGE_SIZE), (S + PAGE_SIZE, PAGE_SIZE)] {
+        let regions = [region(0, S), region(base, length), region(2 * S, S)];
+        let error = TableError::SectionAlignment { index: 1, base, length, node: 0 };
+        let message = format!(
+            "region 1: base {base:#x}, length {length:#x}: must be multiples of 0x8000000 unless it is node 0's first or last"
+        );
+        both_reject(&regions, &[], error, &message);
 
-    // The same range is at an end if either neighbour is of another node.
-    for other in [0, 2] {
-        let mut regions = regions;
-        regions[other].node = 1;
-        assert!(Table::parse(&lay_out(&regions, &[])).is_ok());
+        // The same range is at an end if either neighbour is of another node.
+        for other in [0, 2] {
+            let mut regions = regions;
+            regions[other].node = 1;
+            assert!(Table::parse(&lay_out(&regions, &[])).is_ok());
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use acpi_tables::aml::{
 };
 use acpi_tables::sdt::Sdt;
 
-use super::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID};
+use super::machine::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 use crate::bits::{low16, low32};
 use crate::devices::power;
 use crate::layout;

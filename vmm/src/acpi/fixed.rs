@@ -4,7 +4,7 @@
 use acpi_tables::fadt::{FADT, FADTBuilder, Flags, PmProfile};
 use acpi_tables::gas::{AccessSize, AddressSpace, GAS};
 
-use super::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
+use super::machine::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 use crate::devices::power;
 use crate::layout;
 

@@ -4,8 +4,8 @@
 //! A script is 128-byte commands: fetch a file, turn offsets into pointers, set a checksum (QEMU,
 //! `hw/acpi/bios-linker-loader.c`; EDK2, `OvmfPkg/Include/IndustryStandard/QemuLoader.h`).
 
-use super::relocatable::{ALIGN, Link, POINTER, Piece, Sum};
-use super::{Machine, Tables};
+use super::machine::Machine;
+use super::relocatable::{ALIGN, Link, POINTER, Piece, Sum, Tables};
 use crate::bits::low32;
 
 /// The file of the RSDP.

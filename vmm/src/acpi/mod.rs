@@ -7,20 +7,17 @@
 mod dsdt;
 mod fixed;
 pub mod loader;
+mod machine;
 mod processors;
 mod relocatable;
 
 use relocatable::Tables;
 use vm_memory::{Bytes, GuestAddress};
 
-use crate::cpu::topology::CpuTopology;
 use crate::layout;
-use crate::memory::{GuestMemory, Slot};
-use crate::numa::Nodes;
+use crate::memory::GuestMemory;
 
-const OEM_ID: [u8; 6] = *b"FLATBT";
-const OEM_TABLE_ID: [u8; 8] = *b"FLATBOOT";
-const OEM_REVISION: u32 = 1;
+pub use machine::Machine;
 
 /// Why the tables could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -36,30 +33,6 @@ pub enum AcpiError {
     /// Guest memory does not cover the reserved range.
     #[error("ACPI tables cannot be written to guest memory")]
     Write(#[from] vm_memory::GuestMemoryError),
-}
-
-/// What the tables describe.
-#[derive(Debug)]
-pub struct Machine<'a> {
-    /// The vCPUs, in groups.
-    pub cpus: CpuTopology,
-    /// Number of virtio-mmio devices, in slot order.
-    pub virtio_devices: usize,
-    /// Whether there is a serial port.
-    pub serial: bool,
-    /// The nodes that they and memory lie on.
-    pub nodes: &'a Nodes,
-    /// Memory.
-    pub slots: &'a [Slot],
-}
-
-impl Machine<'_> {
-    /// Index and APIC id of each vCPU. There are at most 65536.
-    fn processors(&self) -> impl Iterator<Item = (u16, u32)> {
-        let cpus = self.cpus;
-        let last = u16::try_from(cpus.total() - 1).unwrap_or(u16::MAX);
-        (0..=last).map(move |index| (index, cpus.apic_id(index)))
-    }
 }
 
 /// Writes all tables into [`layout::ACPI`]; the RSDP is its first byte.

@@ -4,7 +4,7 @@
 use acpi_tables::sdt::Sdt;
 use acpi_tables::slit::SLIT;
 
-use super::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID};
+use super::machine::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 use crate::bits::{index, low8, low32};
 use crate::layout;
 use crate::numa::{Nodes, REMOTE};

@@ -7,7 +7,8 @@ use acpi_tables::Aml;
 use acpi_tables::rsdp::Rsdp;
 use acpi_tables::xsdt::XSDT;
 
-use super::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID, dsdt, fixed, processors};
+use super::machine::{Machine, OEM_ID, OEM_REVISION, OEM_TABLE_ID};
+use super::{dsdt, fixed, processors};
 
 /// Bytes of a pointer between tables: all of them have 64 bits.
 pub(super) const POINTER: usize = 8;

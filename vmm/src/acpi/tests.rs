@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::memory::{Backing, GpaRange};
-use crate::numa::Node;
+use crate::cpu::topology::CpuTopology;
+use crate::memory::{Backing, GpaRange, Slot};
+use crate::numa::{Node, Nodes};
 use vm_memory::GuestAddress;
 
 fn low_memory() -> GuestMemory {

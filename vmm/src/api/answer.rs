@@ -8,7 +8,6 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use super::words::in_fields;
 use crate::chain::chain;
 use crate::devices::virtio::ResizeError;
 use crate::vmm::{Answer, VmmError};
@@ -78,7 +77,7 @@ impl Refusal {
             | VmmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,
             VmmError::Refused(_) | VmmError::Resize(_) => StatusCode::BAD_REQUEST,
         };
-        Self::new(status, in_fields(&chain(error)))
+        Self::new(status, chain(error))
     }
 
     pub(super) fn sent(self) -> Sent {

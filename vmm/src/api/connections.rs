@@ -21,15 +21,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::LAST;
 use super::answer::Sent;
 use super::service::Service;
 use super::stream::Stream;
 use crate::vmm::Caller;
 
+/// How long they may take to end.
+pub(super) const LAST: Duration = Duration::from_secs(1);
 /// Most connections at once. One more, and the one that has been there longest and asks nothing is closed.
 const CONNECTIONS_MAX: usize = 128;
-/// Bytes that the line and the headers of a request may have.
+/// Bytes that the line and the headers of a request may have. What has more, or is no HTTP, hyper answers itself, with a status and
+/// no body: nobody else gets to say what is wrong.
 const HEAD_MAX: usize = 16 << 10;
 /// How long the line and the headers of a request may take, from the answer before it on: a connection that says nothing is
 /// closed.

@@ -12,33 +12,21 @@ mod route;
 mod service;
 mod socket;
 mod stream;
-mod words;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::listener::Bound;
 use crate::vmm::Caller;
 
-/// How long connections may take to end.
-const LAST: Duration = Duration::from_secs(1);
+pub use socket::Listen;
+
 /// Stack of the thread. Requests are on the heap.
 const STACK: usize = 256 << 10;
-
-/// Where requests come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
-    /// A socket that is made there, and removed at the end.
-    Path(PathBuf),
-    /// A listening socket with which this process was started.
-    Descriptor(i32),
-}
 
 /// Why there is no API.
 #[derive(Debug, thiserror::Error)]
@@ -99,19 +87,11 @@ impl Drop for Api {
     fn drop(&mut self) {
         drop(self.stop.take());
         // Nothing is ever sent: it is over when the other end is gone. A thread that hangs must not keep the process.
-        let in_time = self.ended.recv_timeout(2 * LAST) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected);
+        let in_time =
+            self.ended.recv_timeout(2 * connections::LAST) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected);
         if let Some(thread) = self.thread.take().filter(|_| in_time) {
             let _ = thread.join();
         }
         self.bound.iter().for_each(Bound::remove);
-    }
-}
-
-impl std::fmt::Display for Listen {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Path(path) => write!(f, "path={}", path.display()),
-            Self::Descriptor(number) => write!(f, "fd={number}"),
-        }
     }
 }

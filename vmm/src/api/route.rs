@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::answer::Refusal;
 use super::stream::{DESCRIPTORS_MAX, Handed};
-use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
+use crate::config::{DiskOption, NetOption, VmConfig, VsockOption, of_body};
 use crate::vmm::Call;
 
 /// What all paths begin with.
@@ -112,17 +112,13 @@ impl Route {
             Self::AddDisk => Call::AddDisk(DiskOption::from_client(body).map_err(Refusal::body("vm.add-disk"))?),
             Self::AddNet => Call::AddNet(net(body, handed).map_err(Refusal::body("vm.add-net"))?),
             Self::AddVsock => Call::AddVsock(VsockOption::from_client(body).map_err(Refusal::body("vm.add-vsock"))?),
-            Self::Resize => {
-                let parsed = serde_json::from_slice(body).map_err(|error| error.to_string());
-                Call::Resize(parsed.map_err(Refusal::body("vm.resize"))?)
-            }
+            Self::Resize => Call::Resize(of_body(body).map_err(Refusal::body("vm.resize"))?),
             Self::RemoveDevice => {
-                let parsed = serde_json::from_slice::<RemoveDevice>(body).map_err(|error| error.to_string());
-                Call::RemoveDevice(parsed.map_err(Refusal::body("vm.remove-device"))?.id)
+                let RemoveDevice { id } = of_body(body).map_err(Refusal::body("vm.remove-device"))?;
+                Call::RemoveDevice(id)
             }
             Self::ResizeDisk => {
-                let parsed = serde_json::from_slice::<ResizeDisk>(body).map_err(|error| error.to_string());
-                let ResizeDisk { id, desired_size: size } = parsed.map_err(Refusal::body("vm.resize-disk"))?;
+                let ResizeDisk { id, desired_size: size } = of_body(body).map_err(Refusal::body("vm.resize-disk"))?;
                 Call::ResizeDisk { id, size }
             }
         }))
@@ -132,7 +128,7 @@ impl Route {
 fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
     if handed.more {
         return Err(format!(
-            "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one, of a tap or a socket"
+            "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one for each pair of queues"
         ));
     }
     NetOption::from_client(body)?.handed(handed.descriptors)

@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The socket that requests come to.
 
+use std::fmt;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 use rustix::net::{AddressFamily, sockopt};
 
-use super::Listen;
 use crate::inherited;
 use crate::listener::{self, Bound};
+
+/// Where requests come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// A socket that is made there, and removed at the end.
+    Path(PathBuf),
+    /// A listening socket with which this process was started.
+    Descriptor(i32),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "path={}", path.display()),
+            Self::Descriptor(number) => write!(f, "fd={number}"),
+        }
+    }
+}
 
 /// The socket of `listen`, which never waits, and its file, if this process has made one; or what is wrong with it.
 pub(super) fn bind(listen: Listen) -> Result<(Option<Bound>, UnixListener), String> {

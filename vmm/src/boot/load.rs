@@ -53,7 +53,6 @@ pub(super) struct Tables<'a> {
     pub(super) hand_off: &'a HandOff,
     pub(super) plan: &'a MemoryPlan,
     pub(super) image: &'a Image,
-    pub(super) initramfs: Option<GpaRange>,
     pub(super) acpi: acpi::Machine<'a>,
 }
 
@@ -71,13 +70,14 @@ pub(super) fn initramfs(
 
 /// Writes everything that the kernel reads before it owns its memory.
 pub(super) fn tables(memory: &GuestMemory, tables: &Tables<'_>) -> Result<(), LoadError> {
-    let Tables { cmdline, hand_off, plan, image, initramfs, ref acpi } = *tables;
+    let Tables { cmdline, hand_off, plan, image, ref acpi } = *tables;
     registers::write_tables(memory)?;
 
     memory.write_slice(&cmdline.to_bytes_with_nul(), GuestAddress(layout::CMDLINE.start))?;
 
     let setup_data = write_hand_off(memory, hand_off, plan)?;
-    let params = zero_page::build(image.setup_header(), cmdline.as_str().len(), setup_data, initramfs, plan.e820());
+    let (header, initramfs) = (image.setup_header(), plan.initramfs());
+    let params = zero_page::build(header, cmdline.as_str().len(), setup_data, initramfs, plan.e820());
     memory.write_obj(params, GuestAddress(layout::ZERO_PAGE.start))?;
 
     Ok(acpi::write(memory, acpi)?)
@@ -126,13 +126,13 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::memory::{AddressWidth, MemorySize, PlanInput};
+    use crate::memory::{AddressWidth, MemorySize, PayloadKind, PlanInput};
 
     const BASE: GuestAddress = GuestAddress(layout::HANDOFF.start);
 
     fn plan() -> MemoryPlan {
         let size = MemorySize::try_from(64 << 20).unwrap();
-        MemoryPlan::new(&PlanInput::new(size, AddressWidth::reported(40))).unwrap()
+        MemoryPlan::new(&PlanInput::new(size), PayloadKind::Firmware, AddressWidth::reported(40)).unwrap()
     }
 
     /// Guest memory after `which` was handed off, and the zero page's pointer to it.
@@ -169,7 +169,7 @@ mod tests {
     fn a_file_is_handed_over_as_it_is() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"no table").unwrap();
-        let input = InputFile::open("--handoff", file.path()).unwrap();
+        let input = InputFile::open(crate::config::HANDOFF_FILE, file.path()).unwrap();
         let (memory, address) = written(&HandOff::File(input));
         assert_eq!((address, payload(&memory)), (BASE.0, b"no table".to_vec()));
     }
@@ -178,7 +178,7 @@ mod tests {
     fn a_file_that_has_shrunk_is_an_error() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"no table").unwrap();
-        let input = InputFile::open("--handoff", file.path()).unwrap();
+        let input = InputFile::open(crate::config::HANDOFF_FILE, file.path()).unwrap();
         file.as_file().set_len(3).unwrap();
         let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         let error = write_hand_off(&memory, &HandOff::File(input), &plan()).unwrap_err();

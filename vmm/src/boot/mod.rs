@@ -1,196 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The boot story: from a valid configuration to a running guest, one named phase after another.
 
-mod assemble;
+mod devices;
 mod entry;
+mod error;
 mod load;
-mod machine;
+mod memory;
+mod payload;
+mod platform;
+mod serial;
+mod vcpus;
+mod virtio;
+mod wiring;
 
+use std::io;
 use std::sync::Arc;
 
-use crate::config::{Config, FileError, FirmwareConfig, KernelConfig, MachineConfig, Payload};
-use crate::devices::fw_cfg::FwCfg;
-use crate::devices::running::WorkerError;
-use crate::ender::Ender;
-use crate::firmware::{self, Description, FirmwareError, Flash};
-use crate::kernel::{self, KernelError};
-use crate::memory::guest::MapError;
-use crate::memory::host::HostError;
-use crate::memory::prefault::PrefaultError;
-use crate::memory::{GpaRange, MemoryPlan, PlanError, PlanInput};
-use crate::sandbox::{Jail, JailError, Kind};
-use crate::timeline::Timeline;
-use crate::vcpu::VcpuError;
-use crate::vm::{Start, VmError};
-use assemble::Assembled;
-use entry::Entries;
+use kvm_ioctls::Kvm;
 
-pub use assemble::{Booted, Prepared};
-pub use entry::Entry;
-pub use machine::Console;
+use crate::config::{Config, Payload};
+use crate::cpu::topology::CpuTopology;
+use crate::devices::terminal;
+use crate::memory::host::Host;
+use crate::memory::{AddressWidth, MemoryPlan, PlanInput, fault};
+use crate::observe::counters::Counters;
+use crate::vcpu::Threads;
+use crate::vm::{self, Vm};
+use devices::Devices;
+use payload::Inspected;
+use platform::Platform;
 
-/// What the threads of a VM have in common.
+pub use devices::Handles;
+pub use entry::{Context, Entry};
+pub use error::BootError;
+
+/// A VM whose vCPUs run.
 #[derive(Debug)]
-pub struct Control {
-    ender: Ender,
-    jail: Jail,
-    once: bool,
-    entries: Arc<Entries>,
+pub struct RunningVm {
+    /// They.
+    pub vcpus: Threads,
+    /// What it has beside them.
+    pub devices: Handles,
+    /// What vCPUs and devices have done.
+    pub counters: Arc<Counters>,
+    /// For whoever wants to know, once KVM has failed, whether it works at all, and can open it no more.
+    pub kvm: Kvm,
 }
 
-impl Control {
-    /// For a VM whose threads report its end to `ender` and enter `jail` before the guest runs. With `once`, the thread that boots
-    /// it boots no other one, and enters last.
-    #[must_use]
-    pub fn new(ender: Ender, jail: Jail, once: bool) -> Self {
-        Self { ender, jail, once, entries: Arc::default() }
-    }
-}
-/// Why a VM did not start. Each source names the thing, the value and what would be right.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant passes on the error of the module that it is named after")]
-pub enum BootError {
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    #[error(transparent)]
-    Firmware(#[from] FirmwareError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Host(#[from] HostError),
-    #[error(transparent)]
-    Map(#[from] MapError),
-    #[error(transparent)]
-    Prefault(#[from] PrefaultError),
-    #[error(transparent)]
-    Vm(#[from] VmError),
-    #[error(transparent)]
-    Vcpu(#[from] VcpuError),
-    #[error(transparent)]
-    Load(#[from] load::LoadError),
-    #[error(transparent)]
-    Machine(#[from] machine::MachineError),
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    #[error(transparent)]
-    Output(#[from] FileError),
-    #[error(transparent)]
-    Jail(#[from] JailError),
-    #[error("signals cannot be handled")]
-    Signals(#[source] std::io::Error),
-}
-
-/// Brings the VM that `config` describes as far as it can come without running.
+/// Boots the VM that `config` describes, until its vCPUs run. `ready` is called when nothing takes long any more.
 ///
-/// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU
-/// threads start before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants
-/// backed beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
-pub fn prepare(config: Config, timeline: &Arc<Timeline>, control: &Control) -> Result<Prepared, BootError> {
-    match config.payload {
-        Payload::Kernel(kernel) => direct(&kernel, config.machine, timeline, control),
-        Payload::Firmware(firmware) => through_firmware(&firmware, config.machine, timeline, control),
-    }
+/// The order is part of the product: whatever can fail on the user's input comes before anything is created; vCPU threads start
+/// before the kernel is loaded, so that they back memory meanwhile; the boot CPU goes last. What the user wants backed
+/// beforehand is backed meanwhile, too, by threads of its own: before the guest runs, or not at all.
+pub fn boot(
+    config: Config,
+    context: &Context,
+    ready: impl FnOnce(&Context) -> io::Result<()>,
+) -> Result<RunningVm, BootError> {
+    let Config { machine: mut config, payload, .. } = config;
+    let timeline = &context.timeline;
+    let payload = Inspected::new(&payload, config.cpus.topology)?;
+    timeline.phase(payload.phase());
+
+    // What is wrong with it is said behind what is wrong with memory, which is so on any host.
+    let kvm = vm::open_and_measure();
+    timeline.phase("KVM opened");
+    let width = kvm.as_ref().map_or(AddressWidth::WIDEST, |(_, width)| *width);
+    let plan = MemoryPlan::new(&config.memory, payload.kind(), width)?;
+    Host::this().check(&plan)?;
+    timeline.phase("memory planned");
+
+    let (kvm, _) = kvm?;
+    let memory = memory::map(&plan)?;
+    // Before anybody touches it.
+    fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
+    timeline.phase("memory mapped");
+    let mut vm = Vm::create(&kvm, &memory, config.cpus.topology, &config.nodes, config.cpus.nested)?;
+    timeline.phase("VM created");
+    let mut devices = Devices::build(&mut config, payload.kind(), &vm, &memory, timeline)?;
+    timeline.phase("devices built");
+    let platform = Platform { config: &config, plan: &plan, memory: &memory, virtio_devices: devices.virtio };
+    payload.install(platform, &kvm, &mut vm, &mut devices, context)?;
+
+    let counters = Arc::new(Counters::new(config.cpus.boot.get(), devices.counters));
+    let mut vcpus = vcpus::start(vm, devices.buses, &counters, platform, context)?;
+    timeline.phase("vCPU threads started");
+    let prefaulting = memory::prefault(&plan, &memory, timeline)?;
+    let backends = devices.backends.start(context)?;
+    let start = payload.load(platform, timeline)?;
+    prefaulting.finish()?;
+    vcpus.until_ready()?;
+
+    ready(context).map_err(BootError::Signals)?;
+    let devices = backends.open(context)?;
+    context.close(&devices.sockets)?;
+    let vcpus = vcpus.release(start)?;
+    timeline.phase("every vCPU ready");
+    Ok(RunningVm { vcpus, devices, counters, kvm })
 }
 
-/// Finds what of a boot can be wrong with what runs and its memory, as long as nothing of it is there.
-pub fn check(payload: &Payload, memory: &PlanInput) -> Result<(), BootError> {
-    match payload {
-        Payload::Kernel(kernel) => {
-            let image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
-            plan_with_kernel(memory, kernel, &image)?;
-        }
-        Payload::Firmware(firmware) => {
-            firmware::Image::inspect(&firmware.image)?;
-            firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-            MemoryPlan::new(memory)?;
-        }
-    }
+/// Finds what of a boot can be wrong with what runs, on as many `cpus`, and with its memory, as long as nothing of it is there. The
+/// guest's physical addresses are of `width`.
+pub fn check(payload: &Payload, cpus: CpuTopology, memory: &PlanInput, width: AddressWidth) -> Result<(), BootError> {
+    MemoryPlan::new(memory, Inspected::new(payload, cpus)?.kind(), width)?;
     Ok(())
-}
-
-/// Loads the kernel.
-fn direct(
-    kernel: &KernelConfig,
-    config: MachineConfig,
-    timeline: &Arc<Timeline>,
-    control: &Control,
-) -> Result<Prepared, BootError> {
-    let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
-    timeline.phase("kernel image checked");
-
-    let (plan, initramfs) = plan_with_kernel(&config.plan_input(), kernel, &image)?;
-    let assembled = Assembled::new(config, plan, Some(image.footprint()), timeline)?;
-    let vm = assembled.start(control, timeline)?;
-
-    image.load(&vm.memory)?;
-    load::initramfs(&vm.memory, kernel.initramfs.as_ref(), initramfs)?;
-    timeline.phase("kernel and initramfs loaded");
-
-    let tables = load::Tables {
-        cmdline: &kernel.cmdline,
-        hand_off: &vm.config.hand_off,
-        plan: &vm.plan,
-        image: &image,
-        initramfs,
-        acpi: vm.acpi(),
-    };
-    load::tables(&vm.memory, &tables)?;
-    timeline.phase("boot tables written");
-
-    vm.prepared(Start::Kernel(image.entry()), timeline)
-}
-
-/// Makes flash for firmware, which finds all else by itself: guest memory is as it was mapped.
-fn through_firmware(
-    firmware: &FirmwareConfig,
-    config: MachineConfig,
-    timeline: &Arc<Timeline>,
-    control: &Control,
-) -> Result<Prepared, BootError> {
-    let image = firmware::Image::inspect(&firmware.image)?;
-    if config.cpus.topology.needs_wide_ids() {
-        return Err(FirmwareError::TooManyVcpus { largest: config.cpus.topology.largest_apic_id() }.into());
-    }
-    timeline.phase("firmware image checked");
-
-    let kernel = firmware.kernel.as_ref().map(fetched_kernel).transpose()?;
-    let plan = MemoryPlan::new(&config.plan_input())?;
-    let mut assembled = Assembled::new(config, plan, None, timeline)?;
-
-    let flash = Flash::load(&image)?;
-    assembled.vm.insert_flash(&assembled.kvm, &assembled.memory, flash)?;
-    let description =
-        Description { plan: &assembled.plan, hand_off: &assembled.config.hand_off, acpi: assembled.acpi(), kernel };
-    let entry = Entry::new(control, Kind::FwCfg, "fw_cfg".to_owned());
-    let mut fw_cfg = FwCfg::new(firmware::items(&description)?, assembled.memory.clone());
-    let thread = fw_cfg.start(|| entry.pass())?;
-    assembled.machine.insert_fw_cfg(fw_cfg, thread)?;
-    timeline.phase("flash and fw_cfg ready");
-
-    let vm = assembled.start(control, timeline)?;
-    vm.prepared(Start::ResetVector, timeline)
-}
-
-/// A kernel that firmware can start, with the length of its setup part.
-fn fetched_kernel(kernel: &KernelConfig) -> Result<(&KernelConfig, u64), KernelError> {
-    let image = kernel::Image::inspect(kernel.image.path(), kernel.image.file())?;
-    Ok((kernel, image.efi_setup_length()?))
-}
-
-/// Plans memory, with the place of the initramfs in it.
-fn plan_with_kernel(
-    memory: &PlanInput,
-    kernel: &KernelConfig,
-    image: &kernel::Image,
-) -> Result<(MemoryPlan, Option<GpaRange>), PlanError> {
-    let mut plan = MemoryPlan::new(memory)?;
-    plan.check_kernel(image.footprint())?;
-    let Some(file) = &kernel.initramfs else {
-        return Ok((plan, None));
-    };
-    let range = plan.place_initramfs(file.length(), image.footprint().end())?;
-    plan.mark_written(range);
-    Ok((plan, Some(range)))
 }
 
 #[cfg(test)]

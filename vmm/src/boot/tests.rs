@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fs::{self, File};
+use std::time::Instant;
 
 use flatboot_handoff::{Region, RegionFlags};
 use tempfile::TempDir;
 use vm_memory::{Bytes, GuestAddress};
 
-use super::assemble::map;
 use super::*;
-use crate::acpi;
 use crate::config::{RawConfig, ShapeArgs};
-use crate::cpu::topology::CpuTopology;
 use crate::images;
-use crate::memory::GuestMemory;
 use crate::memory::guest::present;
-use crate::numa::Nodes;
+use crate::memory::{GpaRange, GuestMemory};
+use crate::timeline::Timeline;
 
 const MIB: u64 = 1 << 20;
 /// Offset of `p_memsz` in the only program header of [`images::vmlinux`].
@@ -25,11 +23,10 @@ struct Written {
     _files: TempDir,
     memory: GuestMemory,
     plan: MemoryPlan,
-    initramfs: Option<GpaRange>,
 }
 
 /// The boot story's writes, on `kernel` and an initramfs of `initramfs` MiB, none if 0.
-fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
+fn written(memory: &str, study: &str, kernel: &[u8], initramfs: u64) -> Written {
     let files = tempfile::tempdir().unwrap();
     let path = |name| files.path().join(name);
     fs::write(path("kernel"), kernel).unwrap();
@@ -38,36 +35,24 @@ fn written(memory: &str, kernel: &[u8], initramfs: u64) -> Written {
         kernel: Some(path("kernel")),
         initramfs: (initramfs > 0).then(|| path("initramfs")),
         cmdline: "quiet".to_owned(),
-        shape: ShapeArgs { cpus: "boot=255".to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
+        shape: ShapeArgs {
+            cpus: "boot=255".to_owned(),
+            memory: Some(memory.to_owned()),
+            study: vec![study.to_owned()],
+            ..ShapeArgs::default()
+        },
         rng: "off".to_owned(),
         serial: "null".to_owned(),
         shutdown_timeout: "1".to_owned(),
         ..RawConfig::default()
     })
     .unwrap();
-    let Config { payload: Payload::Kernel(kernel), machine: config, .. } = config else { panic!("no kernel") };
-    let mut image = kernel::Image::inspect(kernel.image.path(), kernel.image.file()).unwrap();
-    let (plan, initramfs) = plan_with_kernel(&config.plan_input(), &kernel, &image).unwrap();
-    let backing = config.memory.backing(&plan, Some(image.footprint()), true);
-    let memory = map(&plan, &backing).unwrap();
-    image.load(&memory).unwrap();
-    load::initramfs(&memory, kernel.initramfs.as_ref(), initramfs).unwrap();
-    let tables = load::Tables {
-        cmdline: &kernel.cmdline,
-        hand_off: &config.hand_off,
-        plan: &plan,
-        image: &image,
-        initramfs,
-        acpi: acpi::Machine {
-            cpus: CpuTopology::flat(255),
-            virtio_devices: 14,
-            serial: true,
-            nodes: &Nodes::one(255),
-            slots: plan.slots(),
-        },
-    };
-    load::tables(&memory, &tables).unwrap();
-    Written { _files: files, memory, plan, initramfs }
+    let payload = Inspected::new(&config.payload, config.machine.cpus.topology).unwrap();
+    let plan = MemoryPlan::new(&config.machine.memory, payload.kind(), AddressWidth::WIDEST).unwrap();
+    let memory = memory::map(&plan).unwrap();
+    let platform = Platform { config: &config.machine, plan: &plan, memory: &memory, virtio_devices: 14 };
+    payload.load(platform, &Timeline::new(Instant::now())).unwrap();
+    Written { _files: files, memory, plan }
 }
 
 impl Written {
@@ -88,21 +73,21 @@ fn vmlinux(mib: u64) -> Vec<u8> {
 
 #[test]
 fn what_is_said_to_be_zero_was_never_touched() {
-    for memory in ["64M", "512M", "513M", "1G", "3G", "4G", "5124M", "8G,holes=7", "8G,thp=all"] {
-        for layout in ["split", "pc"] {
+    for memory in ["64M", "512M", "513M", "1G", "3G", "4G", "5124M", "8G", "8G,thp=all"] {
+        for study in ["layout=split", "layout=pc", "holes=7"] {
             for (kernel, initramfs) in [(vmlinux(1), 0), (vmlinux(20), 3), (images::bzimage(), 3)] {
-                if layout == "pc" && memory.contains("holes") {
+                if study == "holes=7" && memory != "8G" {
                     continue;
                 }
-                let written = written(&format!("size={memory},layout={layout}"), &kernel, initramfs);
+                let written = written(&format!("size={memory}"), study, &kernel, initramfs);
                 let regions = written.regions();
                 for (index, (pages, zeroed)) in regions.iter().enumerate() {
-                    assert!(!zeroed || *pages == 0, "{memory} {layout}: region {index}: {pages} pages were written");
+                    assert!(!zeroed || *pages == 0, "{memory} {study}: region {index}: {pages} pages were written");
                 }
                 // The kernel is in the first one: so writes do show.
-                assert!(matches!(regions[0], (1.., false)), "{memory} {layout}: {regions:?}");
+                assert!(matches!(regions[0], (1.., false)), "{memory} {study}: {regions:?}");
                 let high = regions.iter().skip(1).filter(|(_, zeroed)| *zeroed).count();
-                assert_eq!(high, regions.len() - 1, "{memory} {layout}");
+                assert_eq!(high, regions.len() - 1, "{memory} {study}");
             }
         }
     }
@@ -111,9 +96,11 @@ fn what_is_said_to_be_zero_was_never_touched() {
 #[test]
 fn a_region_with_the_initramfs_is_not_said_to_be_zero() {
     // The kernel leaves too little room for it below 4 GiB.
-    for (memory, kernel) in [("size=2G", 490), ("size=8G,holes=7", 490), ("size=4G,layout=pc", 3050)] {
-        let written = written(memory, &vmlinux(kernel), 8);
-        let initramfs = written.initramfs.unwrap();
+    for (memory, study, kernel) in
+        [("size=2G", "holes=0", 490), ("size=8G", "holes=7", 490), ("size=4G", "layout=pc", 3050)]
+    {
+        let written = written(memory, study, &vmlinux(kernel), 8);
+        let initramfs = written.plan.initramfs().unwrap();
         assert!(initramfs.start() >= 1 << 32, "{memory}");
         let regions = written.regions();
         assert!(matches!(regions[1], (2048.., false)), "{memory}: {regions:?}");
@@ -124,7 +111,7 @@ fn a_region_with_the_initramfs_is_not_said_to_be_zero() {
 #[test]
 fn a_single_write_shows() {
     // A page of the host is one of the guest.
-    let written = written("size=1G,thp=off", &vmlinux(1), 0);
+    let written = written("size=1G,thp=off", "holes=0", &vmlinux(1), 0);
     assert_eq!(written.regions()[1], (0, true));
     written.memory.write_obj(0u8, GuestAddress((1 << 32) + 77 * MIB)).unwrap();
     assert_eq!(written.regions()[1], (1, true), "even one of a zero");

@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use super::exit::ExitStatus;
 use super::outside::OutsideArgs;
 use super::process::ProcessArgs;
-use crate::config::{ConfigError, RawConfig, ShapeArgs, VmConfig};
+use crate::config::{ConfigError, RawConfig, ReadError, ShapeArgs, VmConfig};
 use crate::memory::Foreign;
 
 // No line of these is wider than 80 columns: clap would break it.
@@ -37,7 +37,7 @@ Examples:
   flatboot --api-socket path=/run/vm.sock
       Wait for requests: Cloud Hypervisor's API, VMs made by vm.create.
 
-  flatboot map --memory size=256G,holes=3
+  flatboot map --memory size=256G
       The memory map and the hand-off that such a guest would get.
 
   flatboot map --for qemu-microvm --memory size=64G --table table.bin
@@ -108,7 +108,7 @@ const VM_OPTIONS: [&str; 21] = [
     "memory",
     "memory_zones",
     "numa",
-    "handoff",
+    "study",
     "disks",
     "nets",
     "vsock",
@@ -145,10 +145,27 @@ pub struct RunArgs {
     pub raw: RawConfig,
 }
 
+/// Why there is no VM to run.
+#[derive(Debug, thiserror::Error)]
+pub enum NoVm {
+    /// The options.
+    #[error(transparent)]
+    Typed(#[from] ConfigError),
+    /// The file, or what is in it.
+    #[error("--config {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: ReadError,
+    },
+}
+
 impl RunArgs {
     /// The VM, whichever way it is described.
-    pub fn vm(self) -> Result<VmConfig, ConfigError> {
-        self.config.map_or_else(|| self.raw.try_into(), VmConfig::read)
+    pub fn vm(self) -> Result<VmConfig, NoVm> {
+        let Some(path) = self.config else { return Ok(self.raw.try_into()?) };
+        VmConfig::read(&path).map_err(|source| NoVm::Read { path, source })
     }
 }
 
@@ -181,7 +198,7 @@ pub struct MapArgs {
 
     /// Another VMM: write the hand-off of a VM with that memory under it
     ///
-    /// Of the keys of --memory it takes size, arenas and zeroed. What the VMM has to be told is printed.
+    /// It takes the size of --memory, and arenas and zeroed of --study. What the VMM has to be told is printed.
     #[arg(long = "for", value_name = "VMM", value_enum, requires = "table", conflicts_with_all = ["cpus", "kernel", "json"])]
     pub foreign: Option<Foreign>,
 

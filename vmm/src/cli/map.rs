@@ -9,12 +9,17 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, TableError};
 
 use super::args::MapArgs;
 use super::stdio;
-use crate::config::{ConfigError, CpuCount, InputFile, MemoryConfig, OutputFile, parse_shape};
+use crate::config::{
+    ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryConfig, OutputFile, Shape, StudyConfig,
+};
+use crate::field::Field;
 use crate::kernel::{Image, KernelError};
 use crate::memory::{
-    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PlanError, Size, Study,
+    AddressWidth, Foreign, ForeignError, ForeignHandOff, GpaRange, MemoryMap, MemoryPlan, PayloadKind, PlanError, Size,
 };
 
+/// Of `map` alone.
+const TABLE: Field = Field::section("table");
 /// The address width of a processor that does not say.
 const USUAL_ADDRESS_BITS: u8 = 46;
 
@@ -33,9 +38,15 @@ pub enum MapError {
     /// The size has no hand-off under another VMM.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// A key that has no meaning under another VMM.
-    #[error("--memory {0}: must have no keys but size, arenas and zeroed, no zones and no --numa with --for")]
-    ForeignKeys(String),
+    /// What has no meaning under another VMM is asked for.
+    #[error(
+        "--for {0}: takes the size of --memory, and arenas and zeroed of --study: must be without their other keys, \
+         --memory-zone and --numa"
+    )]
+    ForeignKeys(Foreign),
+    /// The table is to be another one than the planned one, which is what a map shows.
+    #[error("--study handoff: map shows what is planned: must be without handoff and handoff_file")]
+    NotPlanned,
     /// The table cannot be made.
     #[error("--table: {0}")]
     Table(#[from] TableError),
@@ -59,14 +70,14 @@ impl MapError {
         match self {
             Self::Config(error) => error.is_usage(),
             Self::Plan(error) => error.is_usage(),
-            Self::Foreign(_) | Self::ForeignKeys(_) => true,
+            Self::Foreign(_) | Self::ForeignKeys(_) | Self::NotPlanned => true,
             Self::Kernel(_) | Self::Table(_) | Self::TableFile { .. } | Self::Output(_) => false,
         }
     }
 }
 
 /// Prints the map to standard output.
-pub fn run(args: &MapArgs) -> Result<(), MapError> {
+pub fn print(args: &MapArgs) -> Result<(), MapError> {
     let inspect = |file: &InputFile| Ok(Image::inspect(file.path(), file.file())?.footprint());
     let text = match args.foreign {
         Some(vmm) => foreign(args, vmm)?,
@@ -77,12 +88,12 @@ pub fn run(args: &MapArgs) -> Result<(), MapError> {
 
 /// Writes the table of a VM under another VMM; returns what to tell the user.
 fn foreign(args: &MapArgs, vmm: Foreign) -> Result<String, MapError> {
-    let (_, memory, zones) = parse_shape(&args.shape).map_err(ConfigError::from)?;
-    let Study { arenas, zeroed, .. } = memory.study;
-    let study = Study { arenas, zeroed, ..Study::default() };
-    let ordinary = MemoryConfig { size: memory.size, study, ..MemoryConfig::default() };
-    if memory != ordinary || zones.len() != 1 || !args.shape.numa.is_empty() {
-        return Err(MapError::ForeignKeys(args.shape.memory.clone()));
+    let Shape { memory, study, .. } = Shape::parse(&args.shape)?;
+    let StudyConfig { arenas, zeroed, .. } = study;
+    let other = StudyConfig { arenas, zeroed, ..StudyConfig::default() };
+    let ordinary = MemoryConfig { size: memory.size, ..MemoryConfig::default() };
+    if memory != ordinary || study != other || !args.shape.numa.is_empty() {
+        return Err(MapError::ForeignKeys(vmm));
     }
     let plan = ForeignHandOff::new(vmm, memory.size, arenas, zeroed)?;
     let table = plan.table()?;
@@ -107,44 +118,38 @@ fn line(what: &str, base: u64, end: u64) -> String {
 
 fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
     let Some(path) = path else { return Ok(()) };
-    let mut file = OutputFile::open("--table", path).and_then(OutputFile::commit).map_err(ConfigError::from)?;
+    let mut file = OutputFile::open(TABLE, path).and_then(OutputFile::commit).map_err(ConfigError::from)?;
     file.write_all(table).map_err(|source| MapError::TableFile { path: path.display().to_string(), source })
 }
 
 /// The map's text; `footprint` says what guest memory a kernel image takes.
 fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, MapError>) -> Result<String, MapError> {
-    let (cpus, memory, zones) = parse_shape(&args.shape).map_err(ConfigError::from)?;
-    let mut plan = MemoryPlan::new(&memory.plan_input(&zones, host_address_width()))?;
-
-    let kernel = open("--kernel", args.kernel.as_deref())?;
-    let initramfs = open("--initramfs", args.initramfs.as_deref())?;
-    let kernel = kernel.as_ref().map(footprint).transpose()?;
-    if let Some(range) = kernel {
-        plan.check_kernel(range)?;
+    let shape = Shape::parse(&args.shape)?;
+    if !shape.study.handoff || shape.study.handoff_file.is_some() {
+        return Err(MapError::NotPlanned);
     }
-    let kernel_end = kernel.map_or(0, GpaRange::end);
-    let initramfs = initramfs.map(|file| plan.place_initramfs(file.length(), kernel_end)).transpose()?;
-    if let Some(range) = initramfs {
-        plan.mark_written(range);
-    }
+    let kernel = open(KERNEL, args.kernel.as_deref())?;
+    let initramfs = open(INITRAMFS, args.initramfs.as_deref())?;
+    let image = kernel.as_ref().map(footprint).transpose()?;
+    let payload = PayloadKind::Kernel { image, initramfs: initramfs.map(|file| file.length()) };
+    let plan = MemoryPlan::new(&shape.plan_input(), payload, host_address_width())?;
     write_table(args.table.as_deref(), &plan.hand_off()?)?;
-    let backing = memory.backing(&plan, kernel, cpus.early);
-    let map = MemoryMap { plan: &plan, backing: &backing, kernel, initramfs };
-    let cpus = cpus.boot;
-    if args.json { json(&map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(&map, cpus)) }
+    let map = MemoryMap(&plan);
+    let cpus = shape.cpus.boot;
+    if args.json { json(map, cpus).map_err(|error| MapError::Output(error.into())) } else { Ok(text(map, cpus)) }
 }
 
-fn open(option: &'static str, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
-    Ok(path.map(|path| InputFile::open(option, path)).transpose()?)
+fn open(field: Field, path: Option<&Path>) -> Result<Option<InputFile>, ConfigError> {
+    Ok(path.map(|path| InputFile::open(field, path)).transpose()?)
 }
 
-fn json(map: &MemoryMap<'_>, cpus: CpuCount) -> serde_json::Result<String> {
+fn json(map: MemoryMap<'_>, cpus: CpuCount) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(map)?;
     value["cpus"] = cpus.get().into();
     Ok(format!("{value:#}\n"))
 }
 
-fn text(map: &MemoryMap<'_>, cpus: CpuCount) -> String {
+fn text(map: MemoryMap<'_>, cpus: CpuCount) -> String {
     format!("{cpus} vCPU{}, {map}", if cpus.get() == 1 { "" } else { "s" })
 }
 
@@ -169,8 +174,13 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn args(memory: &str) -> MapArgs {
-        let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() };
+        let shape = ShapeArgs { cpus: "boot=2".to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() };
         MapArgs { shape, kernel: None, initramfs: None, json: false, foreign: None, table: None }
+    }
+
+    fn studied(memory: &str, study: &str) -> MapArgs {
+        let plain = args(memory);
+        MapArgs { shape: ShapeArgs { study: vec![study.to_owned()], ..plain.shape }, ..plain }
     }
 
     fn map_with(args: &MapArgs, kernel: GpaRange) -> Result<String, MapError> {
@@ -209,7 +219,7 @@ mod tests {
         let refused = |memory: &str| map_with(&args(memory), GpaRange::new(0, 0)).unwrap_err();
         assert!(refused("size=16777215T").to_string().starts_with("memory.size=16777215T: must be between 64M and "));
         assert!(refused("size=16777215T").is_usage());
-        assert_eq!(refused("size=32M").to_string(), "--memory size=32M: must be at least 64M");
+        assert_eq!(refused("size=32M").to_string(), "memory.size=32M: must be at least 64M");
 
         let kernel = tempfile::NamedTempFile::new().unwrap();
         fs::write(kernel.path(), "k").unwrap();
@@ -233,7 +243,7 @@ mod tests {
         let bytes = fs::read(file.path()).unwrap();
         assert_eq!(flatboot_handoff::Table::parse(&bytes).unwrap().regions().len(), 2);
 
-        let other = MapArgs { table, ..args("size=64G,zeroed=off") };
+        let other = MapArgs { table, ..studied("size=64G", "zeroed=off") };
         let said = foreign(&other, Foreign::QemuMicrovm).unwrap();
         let option = format!("-fw_cfg name=opt/org.flatboot/memmap-handoff,file={}\n", file.path().display());
         for line in [option.as_str(), "Kernel parameter: memmap_handoff=fw_cfg\n", "region\n", "memmap arena\n"] {
@@ -248,13 +258,17 @@ mod tests {
     #[test]
     fn what_has_no_meaning_under_another_vmm_is_refused() {
         let refused = |memory: &str| foreign(&args(memory), Foreign::QemuQ35).unwrap_err();
-        for key in ["hugepages=on", "shared=on", "thp=off", "prefault=on", "layout=pc", "holes=1"] {
-            let error = refused(&format!("size=64G,{key}"));
-            let must = "must have no keys but size, arenas and zeroed, no zones and no --numa with --for";
-            let said = format!("--memory size=64G,{key}: {must}");
-            assert_eq!(error.to_string(), said);
+        let keys = ["hugepages=on", "shared=on", "thp=off", "prefault=on"];
+        let keys = keys.map(|key| args(&format!("size=64G,{key}"))).into_iter();
+        let studies = ["layout=pc", "holes=1", "early=off", "handoff=off"].map(|study| studied("size=64G", study));
+        for args in keys.chain(studies) {
+            let error = foreign(&args, Foreign::QemuQ35).unwrap_err();
+            let said = "--for qemu-q35: takes the size of --memory, and arenas and zeroed of --study: must be ";
+            assert!(error.to_string().starts_with(said), "{error}");
             assert!(error.is_usage());
         }
+        let no_table = map_with(&studied("size=1G", "handoff=off"), GpaRange::new(0, 0)).unwrap_err();
+        assert!(matches!(no_table, MapError::NotPlanned) && no_table.is_usage());
         assert!(refused("size=2G").is_usage());
         let mut with_nodes = args("size=64G");
         with_nodes.shape.numa = vec!["guest_numa_id=0,cpus=[0-1],memory_zones=[mem0]".to_owned()];

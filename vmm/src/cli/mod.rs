@@ -8,7 +8,7 @@ mod outside;
 mod process;
 mod words;
 
-pub use args::{CheckArgs, Cli, MapArgs, NotACommand, RunArgs, Verb};
+pub use args::{CheckArgs, Cli, MapArgs, NoVm, NotACommand, RunArgs, Verb};
 pub use exit::ExitStatus;
 pub use outside::OutsideArgs;
 pub use process::ProcessArgs;

@@ -8,11 +8,12 @@ use clap::Args;
 
 use crate::api::Listen;
 use crate::config::{ConfigError, OptionError, OutputFile};
+use crate::field::Field;
 use crate::inherited;
 use crate::run::Outside;
 
-const API: &str = "--api-socket";
-const EVENTS: &str = "--event-monitor";
+const API: Field = Field::section("api_socket");
+const EVENTS: Field = Field::section("event_monitor");
 
 /// The options for others.
 #[derive(Debug, Clone, Default, Args)]
@@ -51,7 +52,7 @@ impl OutsideArgs {
 }
 
 /// As Cloud Hypervisor has it, a path may stand alone.
-fn place(option: &'static str, text: &str) -> Result<Place, OptionError> {
+fn place(option: Field, text: &str) -> Result<Place, OptionError> {
     let wrong = || OptionError::word(option, text, "must be path=PATH or fd=N");
     match text.split_once('=') {
         Some(("path", path)) if !path.is_empty() => Ok(Place::Path(path.into())),
@@ -77,6 +78,7 @@ fn open_events(place: Place) -> Result<File, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     #[test]
     fn a_path_or_a_number() {
@@ -94,7 +96,7 @@ mod tests {
             ("fd=2", "--api-socket fd=2: must be fd=N with N above 2"),
             ("fd=x", "--api-socket fd=x: must be fd=N with N above 2"),
         ] {
-            assert_eq!(place(API, text).unwrap_err().to_string(), expected);
+            assert_eq!(in_options(|| place(API, text).unwrap_err().to_string()), expected);
         }
     }
 }

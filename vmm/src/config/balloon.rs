@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::field::FieldError;
 use super::memory::MemoryConfig;
 use super::options::{OptionError, Options, parse_size};
+use crate::field::Field;
 use crate::layout::PAGE_SIZE;
 
-const OPTION: &str = "--balloon";
+const OPTION: Field = Field::section("balloon");
 
 /// A balloon. A field that is not given asks for nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,19 +32,19 @@ impl BalloonConfig {
             deflate_on_oom: options.switch("deflate_on_oom", false)?,
             free_page_reporting: options.switch("free_page_reporting", false)?,
         };
-        if memory.zones().iter().any(|zone| zone.backing.pages.is_huge()) {
-            return Err(OptionError::word(OPTION, text, MUST_BE_BASE));
-        }
-        balloon.check_size(memory).map_err(|error| options.wrong_field(&error))?;
+        balloon.check(memory).map_err(|error| match error.value {
+            Some(_) => options.wrong_field(error),
+            None => error.into(),
+        })?;
         Ok(balloon)
     }
 
-    /// What is wrong with one of a JSON file, as a path and what would be right.
-    pub(super) fn check(&self, memory: &MemoryConfig) -> Result<(), String> {
+    /// Whether it goes with that memory.
+    pub(super) fn check(&self, memory: &MemoryConfig) -> Result<(), FieldError> {
         if memory.zones().iter().any(|zone| zone.backing.pages.is_huge()) {
-            return Err(format!("balloon: {MUST_BE_BASE}"));
+            return Err(FieldError::without_value(OPTION, MUST_BE_BASE));
         }
-        self.check_size(memory).map_err(|error| format!("balloon{error}"))
+        self.check_size(memory).map_err(|error| error.within(OPTION))
     }
 
     /// The same balloon of another size.
@@ -68,10 +69,11 @@ const MUST_BE_BASE: &str = "must be with memory that is not of hugepages";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     fn parse(text: &str, memory: &str) -> Result<BalloonConfig, String> {
         let memory = MemoryConfig::parse(memory, &[]).unwrap();
-        let parsed = BalloonConfig::parse(text, &memory).map_err(|error| error.to_string());
+        let parsed = BalloonConfig::parse(text, &memory).map_err(|error| in_options(|| error.to_string()));
         if let Ok(balloon) = parsed {
             assert_eq!(balloon.check(&memory), Ok(()));
         }
@@ -100,15 +102,16 @@ mod tests {
         for (text, memory, expected) in [
             ("size=512M", "size=512M", format!("--balloon size=512M: {must}")),
             ("size=5", "size=512M", format!("--balloon size=5: {must}")),
-            ("size=1M", "size=512M,hugepages=on", format!("--balloon size=1M: {MUST_BE_BASE}")),
+            ("size=1M", "size=512M,hugepages=on", format!("--balloon: {MUST_BE_BASE}")),
             ("deflate_on_oom=1", "size=512M", "--balloon deflate_on_oom=1: must be on or off".to_owned()),
         ] {
             assert_eq!(parse(text, memory), Err(expected), "{text}");
         }
         let memory = MemoryConfig::parse("size=512M", &[]).unwrap();
         let wrong = BalloonConfig { size: 1 << 40, ..BalloonConfig::default() };
-        assert_eq!(wrong.check(&memory), Err(format!("balloon.size=1099511627776: {must}")));
+        let said = |balloon: &BalloonConfig, memory: &MemoryConfig| balloon.check(memory).unwrap_err().to_string();
+        assert_eq!(said(&wrong, &memory), format!("balloon.size=1099511627776: {must}"));
         let huge = MemoryConfig::parse("size=512M,hugepages=on", &[]).unwrap();
-        assert_eq!(BalloonConfig::default().check(&huge), Err(format!("balloon: {MUST_BE_BASE}")));
+        assert_eq!(said(&BalloonConfig::default(), &huge), format!("balloon: {MUST_BE_BASE}"));
     }
 }

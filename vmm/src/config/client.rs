@@ -8,6 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::disk::DiskOption;
+use super::field::FieldError;
+use super::json::{self, object};
 use super::net::NetOption;
 use super::vm::VmConfig;
 use super::vsock::VsockOption;
@@ -27,7 +29,6 @@ const VM: Section = Section {
         "cpus",
         "memory",
         "numa",
-        "handoff",
         "disks",
         "net",
         "vsock",
@@ -40,29 +41,18 @@ const VM: Section = Section {
         "restart_on_reset",
         "landlock_enable",
         "shutdown_timeout",
+        "study",
     ],
     // The port of pvpanic is always there.
     foreign: &[("debug_console", is_off), ("platform", is_plain), ("pvpanic", anything)],
 };
 const PAYLOAD: Section = Section { own: &["firmware", "kernel", "initramfs", "cmdline"], foreign: &[] };
 const CPUS: Section = Section {
-    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "early", "nested"],
+    own: &["boot_vcpus", "max_vcpus", "topology", "affinity", "nested"],
     foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
-    own: &[
-        "size",
-        "hugepages",
-        "hugepage_size",
-        "shared",
-        "zones",
-        "thp",
-        "prefault",
-        "layout",
-        "arenas",
-        "zeroed",
-        "holes",
-    ],
+    own: &["size", "hugepages", "hugepage_size", "shared", "zones", "thp", "prefault"],
     // How much could be added, and how.
     foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
 };
@@ -98,6 +88,7 @@ const NET: Section = Section {
         "mask",
         "mac",
         "mtu",
+        "num_queues",
         "queue_size",
         "offload_tso",
         "offload_ufo",
@@ -106,11 +97,7 @@ const NET: Section = Section {
         "id",
         "rate_limiter_config",
     ],
-    foreign: &[
-        // One in each direction is what there is.
-        ("num_queues", |value| value.as_u64().is_some_and(|queues| queues <= 2)),
-        ("vhost_mode", |value| value == "Client"),
-    ],
+    foreign: &[("vhost_mode", |value| value == "Client")],
 };
 const CONSOLE: Section = Section { own: &["mode", "socket", "file"], foreign: &[] };
 const BALLOON: Section = Section {
@@ -118,6 +105,10 @@ const BALLOON: Section = Section {
     foreign: &[("id", |value| value == "_balloon")],
 };
 const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
+const STUDY: Section = Section {
+    own: &["layout", "arenas", "zeroed", "holes", "early", "prefault_arenas", "handoff", "handoff_file"],
+    foreign: &[],
+};
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
 
 fn anything(_: &Value) -> bool {
@@ -201,12 +192,12 @@ impl Section {
     fn device<T: DeserializeOwned>(
         &self,
         body: &[u8],
-        check: impl FnOnce(&T) -> Result<(), String>,
+        check: impl FnOnce(&T) -> Result<(), FieldError>,
     ) -> Result<T, String> {
         let mut fields = object(body)?;
         self.settle_limited("", &mut fields)?;
-        let device = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-        check(&device)?;
+        let device = json::take(&Value::Object(fields))?;
+        check(&device).map_err(|error| error.alone())?;
         Ok(device)
     }
 
@@ -230,15 +221,6 @@ fn refused(path: &str, value: &Value) -> String {
     format!("{path}{value}: flatboot has no such thing: must be absent or ask for nothing")
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, String> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("must be a JSON object".to_owned()),
-        Err(_) if body.is_empty() => Err("has no body: must have a JSON object".to_owned()),
-        Err(error) => Err(format!("is no JSON: {error}")),
-    }
-}
-
 impl VmConfig {
     /// Takes the body of a request; what is wrong is said with the path of the field. A guest that resets starts again unless it
     /// is said that it is not to: that is what clients know.
@@ -253,6 +235,7 @@ impl VmConfig {
             ("balloon", BALLOON),
             ("rng", RNG),
             ("serial", SERIAL),
+            ("study", STUDY),
         ] {
             section.settle_in(name, &mut fields)?;
         }
@@ -266,7 +249,7 @@ impl VmConfig {
             VSOCK.settle_limited("vsock.", vsock)?;
         }
         fields.entry("restart_on_reset").or_insert(Value::Bool(true));
-        Self::from_value(Value::Object(fields))
+        Self::from_value(&Value::Object(fields))
     }
 }
 
@@ -331,7 +314,6 @@ mod tests {
             ("vsock", json!({"cid": 3, "socket": "/s", "iommu": true}), "vsock.iommu=true"),
             ("balloon", json!({"size": 0, "statistics": true}), "balloon.statistics=true"),
             ("net", json!([{"tap": "a", "vhost_user": true}]), "net[0].vhost_user=true"),
-            ("net", json!([{"tap": "a", "num_queues": 4}]), "net[0].num_queues=4"),
             ("rtc", json!({}), "rtc"),
             ("watchdog", json!(true), "watchdog=true"),
             ("platform", json!({"uuid": "x"}), "platform"),
@@ -358,7 +340,7 @@ mod tests {
             ("", "has no body: must have a JSON object"),
             ("[]", "must be a JSON object"),
             ("{", "is no JSON: EOF while parsing an object at line 1 column 1"),
-            ("{}", "missing field `payload`"),
+            ("{}", "payload: is missing: must be given"),
             (
                 r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 4, "max_vcpus": 2}}"#,
                 "cpus.max_vcpus=2: must be at least boot_vcpus, 4",
@@ -372,6 +354,14 @@ mod tests {
                 "disks[0].num_queues=17: must be a number of queues, 1 to 16",
             ),
             (
+                r#"{"payload": {"kernel": "k"}, "net": [{"tap": "a", "num_queues": 1}]}"#,
+                "net[0].num_queues=1: must be an even number of queues, 2 to 32",
+            ),
+            (
+                r#"{"payload": {"kernel": "k"}, "net": [{"fds": [7, 8], "num_queues": 2}]}"#,
+                "net[0].num_queues=2: must be 4, two for each of 2 descriptor(s)",
+            ),
+            (
                 r#"{"payload": {"kernel": "k"}, "disks": [{"path": "d", "queue_size": 100}]}"#,
                 "disks[0].queue_size=100: must be a power of two, 4 to 1024",
             ),
@@ -383,13 +373,10 @@ mod tests {
                 r#"{"payload": {"kernel": "k"}, "cpus": {"affinity": [{"vcpu": 1, "host_cpus": [0, 2]}]}}"#,
                 "cpus.affinity=[1@[0,2]]: must be of a vCPU below 1",
             ),
-            (
-                r#"{"payload": {"kernel": "k"}, "memory": 5}"#,
-                "memory: invalid type: integer `5`, expected struct MemoryFields",
-            ),
+            (r#"{"payload": {"kernel": "k"}, "memory": 5}"#, "memory=5: must be an object"),
             (
                 r#"{"payload": {"kernel": "k"}, "memory": {"thp": "sometimes"}}"#,
-                "memory.thp: must be true, false or \"all\"",
+                "memory.thp=sometimes: must be true, false or \"all\"",
             ),
         ] {
             assert_eq!(VmConfig::from_client(body.as_bytes()).unwrap_err(), expected, "{body}");
@@ -423,7 +410,9 @@ mod tests {
         assert_eq!(taken.to_string(), "id=_disk1: is that of another device: must be the id of no other");
         assert!(config.net.iter().all(|net| net.mac.is_some()));
         assert!(config.remove_device("_net0"));
-        assert_eq!(disk("{}").unwrap_err(), "missing field `path`");
+        assert_eq!(disk("{}").unwrap_err(), "path: is missing: must be given");
+        let wide = disk(r#"{"path": "/e", "num_queues": 70000}"#).unwrap_err();
+        assert_eq!(wide, "num_queues=70000: must be a whole number, 0 to 65535");
         let never = disk(r#"{"path": "/e", "rate_limiter_config": {"ops": {"size": 1, "refill_time": 0}}}"#);
         assert!(never.unwrap_err().starts_with("rate_limiter_config.ops.refill_time=0: must be"));
     }

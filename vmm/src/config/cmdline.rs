@@ -3,12 +3,16 @@
 
 use std::fmt;
 
+use crate::field::Field;
+
+const CMDLINE: Field = Field::of("payload", "cmdline");
+
 /// What is wrong with a kernel command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CmdlineError {
     /// More than the kernel copies.
     #[error(
-        "--cmdline: {length} bytes with flatboot's defaults: must be at most {} (the kernel's COMMAND_LINE_SIZE)",
+        "{CMDLINE}: {length} bytes with flatboot's defaults: must be at most {} (the kernel's COMMAND_LINE_SIZE)",
         Cmdline::MAX_LENGTH
     )]
     TooLong {
@@ -16,7 +20,7 @@ pub enum CmdlineError {
         length: usize,
     },
     /// A byte that no parameter has.
-    #[error("--cmdline: has byte {byte:#04x} at {position}: must be printable ASCII, spaces and tabs")]
+    #[error("{CMDLINE}: has byte {byte:#04x} at {position}: must be printable ASCII, spaces and tabs")]
     Byte {
         /// The byte.
         byte: u8,
@@ -161,7 +165,7 @@ mod tests {
         let error = Cmdline::new(&format!("{fits}x"), true).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--cmdline: 2048 bytes with flatboot's defaults: must be at most 2047 (the kernel's COMMAND_LINE_SIZE)"
+            "payload.cmdline: 2048 bytes with flatboot's defaults: must be at most 2047 (the kernel's COMMAND_LINE_SIZE)"
         );
     }
 
@@ -173,7 +177,7 @@ mod tests {
         }
         assert_eq!(
             Cmdline::new("a\nb", false).unwrap_err().to_string(),
-            "--cmdline: has byte 0x0a at 1: must be printable ASCII, spaces and tabs"
+            "payload.cmdline: has byte 0x0a at 1: must be printable ASCII, spaces and tabs"
         );
     }
 }

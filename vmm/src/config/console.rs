@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::field::FieldError;
 use super::options::OptionError;
 use crate::devices::virtio::console::pty::Pty;
+use crate::field::Field;
 use crate::leave::Leave;
 use crate::listener::{self, Bound};
 
-const OPTION: &str = "--console";
+const OPTION: Field = Field::section("console");
 /// An address has 108 bytes, the last of them zero.
 const PATH_MAX: usize = 107;
-const MUST: &str = "must be pty, socket=PATH, null or off; the terminal and files are the serial port's (--serial)";
+const MUST: &str = "must be pty, socket=PATH, null or off; the terminal and files are the serial port's";
 
 /// Where it leads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,14 +50,6 @@ pub enum ConsoleConfig {
     Socket(Bound, UnixListener, PathBuf),
 }
 
-/// Why there is no console.
-#[derive(Debug, thiserror::Error)]
-#[error("{OPTION} {place}: {what}")]
-pub struct ConsoleError {
-    place: String,
-    what: String,
-}
-
 impl ConsoleOption {
     /// Takes the text of `--console`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
@@ -66,19 +60,16 @@ impl ConsoleOption {
             (_, Some(path)) => Self::Socket { socket: path.into() },
             _ => return Err(OptionError::word(OPTION, text, MUST)),
         };
-        console.check_path().map_err(|must| OptionError::word(OPTION, text, &must))?;
+        console.check()?;
         Ok(console)
     }
 
-    /// What is wrong with one of a JSON file, as a path and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.check_path().map_err(|must| format!("console.socket: {must}"))
-    }
-
-    fn check_path(&self) -> Result<(), String> {
+    /// Whether its socket can have that path.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
         match self {
             Self::Socket { socket } if !(1..=PATH_MAX).contains(&socket.as_os_str().as_bytes().len()) => {
-                Err(format!("must have 1 to {PATH_MAX} bytes"))
+                let must = format!("must have 1 to {PATH_MAX} bytes");
+                Err(FieldError::of(OPTION.member("socket"), &socket.display(), &must))
             }
             _ => Ok(()),
         }
@@ -101,16 +92,16 @@ impl ConsoleOption {
         }
     }
 
-    /// Makes its other end; `leave` knows a socket from then on.
-    pub(super) fn open(self, leave: &Leave) -> Result<Option<ConsoleConfig>, ConsoleError> {
+    /// Makes its other end; `leave` knows a socket from then on. What this host lacks for it is an error.
+    pub(super) fn open(self, leave: &Leave) -> Result<Option<ConsoleConfig>, FieldError> {
         match self {
             Self::Off | Self::Null => Ok(None),
-            Self::Pty { .. } => Pty::new().map(|pty| Some(ConsoleConfig::Pty(pty))).map_err(|error| ConsoleError {
-                place: "pty".to_owned(),
-                what: format!("cannot be made: {error}: must have /dev/ptmx and /dev/pts"),
+            Self::Pty { .. } => Pty::new().map(|pty| Some(ConsoleConfig::Pty(pty))).map_err(|error| {
+                let must = format!("cannot be made: {error}: must have /dev/ptmx and /dev/pts");
+                FieldError::of(OPTION.member("mode"), &"pty", &must)
             }),
             Self::Socket { socket } => {
-                let failed = |what| ConsoleError { place: format!("socket={}", socket.display()), what };
+                let failed = |what: String| FieldError::of(OPTION.member("socket"), &socket.display(), &what);
                 let mut making = leave.making();
                 let (bound, listener) = listener::bind(socket.clone()).map_err(failed)?;
                 making.vm.push(Box::new(bound.remover()));
@@ -123,6 +114,7 @@ impl ConsoleOption {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     #[test]
     fn words_and_json_are_the_same() {
@@ -139,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let parse = |text: &str| ConsoleOption::parse(text).map_err(|error| error.to_string());
+        let parse = |text: &str| ConsoleOption::parse(text).map_err(|error| in_options(|| error.to_string()));
         assert_eq!(parse("tty"), Err(format!("--console tty: {MUST}")));
         assert_eq!(parse("file=x"), Err(format!("--console file=x: {MUST}")));
         assert_eq!(parse("socket="), Err("--console socket=: must have 1 to 107 bytes".to_owned()));
@@ -147,6 +139,7 @@ mod tests {
         assert_eq!(parse(&format!("socket={long}")), Err(format!("--console socket={long}: must have 1 to 107 bytes")));
         assert!(parse(&format!("socket={}", &long[1..])).is_ok());
         let wrong = ConsoleOption::Socket { socket: long.into() };
-        assert_eq!(wrong.check(), Err("console.socket: must have 1 to 107 bytes".to_owned()));
+        let must = "must have 1 to 107 bytes";
+        assert_eq!(wrong.check().unwrap_err().to_string(), format!("console.socket={}: {must}", "x".repeat(108)));
     }
 }

@@ -16,12 +16,13 @@ use super::image::{self, ImageType};
 use super::lock::{Lock, lock};
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
-use crate::devices::virtio::block::Alignment;
+use crate::devices::virtio::block::{Alignment, SECTOR_SIZE};
+use crate::field::Field;
 
-const OPTION: &str = "--disk";
-
-/// Bytes of a virtio block sector: disks are whole numbers of them.
-pub const SECTOR_SIZE: u64 = 512;
+/// Where they are in a configuration.
+pub(super) const OPTION: Field = Field::section("disks");
+/// Where the file of each is.
+pub const PATH: Field = OPTION.member("path");
 
 /// Keys besides those of rates.
 const KEYS: [&str; 10] = [
@@ -150,13 +151,13 @@ impl DiskOption {
             disable_io_uring: options.switch("_disable_io_uring", false)?,
             rate_limiter_config: RateConfig::parse(&options)?,
         };
-        disk.check_fields().map_err(|error| options.wrong_field(&error))?;
+        disk.check_fields().map_err(|error| options.wrong_field(error))?;
         Ok(disk)
     }
 
-    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.alone())?;
+    /// Whether its fields have values that they can have.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
+        self.check_fields()?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
@@ -176,8 +177,8 @@ impl DiskOption {
         Ok(())
     }
 
-    /// Opens it, for reading only if so asked.
-    pub(super) fn open(self) -> Result<DiskConfig, ConfigError> {
+    /// Opens it, for reading only if so asked; `index` others come before it.
+    pub(super) fn open(self, index: usize) -> Result<DiskConfig, ConfigError> {
         let opened = self.open_file();
         let Self { path, readonly, sparse, serial, id, num_queues, queue_size, .. } = self;
         let (io_uring, limits) = (!self.disable_io_uring, self.rate_limiter_config);
@@ -197,7 +198,7 @@ impl DiskOption {
                 io_uring,
                 limits,
             }),
-            Err(fault) => Err(FileError { option: OPTION, path, fault }.into()),
+            Err(fault) => Err(FileError { field: PATH.at(index), path, fault }.into()),
         }
     }
 
@@ -302,8 +303,9 @@ impl DiskConfig {
         self.id.as_deref()
     }
 
-    /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers.
-    pub(super) fn lock(&self) -> Result<(), ConfigError> {
+    /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers. `index` others come
+    /// before it.
+    pub(super) fn lock(&self, index: usize) -> Result<(), ConfigError> {
         let fault = match lock(&self.locked, !self.readonly) {
             Ok(Lock::Held) => return Ok(()),
             Ok(Lock::None) => {
@@ -315,7 +317,7 @@ impl DiskConfig {
             Ok(Lock::Taken) => FileFault::InUse,
             Err(error) => FileFault::Io(error),
         };
-        Err(FileError { option: OPTION, path: self.path.clone(), fault }.into())
+        Err(fault.of(PATH.at(index), &self.path).into())
     }
 
     /// Whether what the guest discards needs no room in the file.

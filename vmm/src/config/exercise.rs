@@ -62,10 +62,10 @@ fn options(text: &str) -> RawConfig {
             "--initramfs" => raw.initramfs = path,
             "--cmdline" => raw.cmdline = text,
             "--cpus" => raw.shape.cpus = text,
-            "--memory" => raw.shape.memory = text,
+            "--memory" => raw.shape.memory = Some(text),
             "--memory-zone" => raw.shape.memory_zones.push(text),
             "--numa" => raw.shape.numa.push(text),
-            "--handoff" => raw.handoff = text,
+            "--study" => raw.shape.study.push(text),
             "--disk" => raw.disks.push(text),
             "--net" => raw.nets.push(text),
             "--rng" => raw.rng = text,
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     /// Names of fields and values, right and wrong.
-    const WORDS: [&str; 45] = [
+    const WORDS: [&str; 47] = [
         "payload",
         "kernel",
         "cmdline",
@@ -120,6 +120,7 @@ mod tests {
         "disks",
         "net",
         "fds",
+        "num_queues",
         "passt",
         "forward",
         "1:2",
@@ -135,16 +136,18 @@ mod tests {
         "mode",
         "File",
         "Off",
-        "handoff",
+        "study",
+        "layout",
     ];
-    const OPTIONS: [&str; 34] = [
+    const OPTIONS: [&str; 35] = [
         "\n--disk ",
         "\n--disk path=a,id=a",
         "\n--memory ",
         "\n--cpus ",
         "\n--serial ",
         "\n--serial-limit ",
-        "\n--handoff ",
+        "\n--study ",
+        "layout=pc",
         "\n--rng ",
         "\n--landlock",
         "path=a",

@@ -6,12 +6,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a file that an option names.
+use crate::field::Field;
+
+/// What is wrong with a file that a field names.
 #[derive(Debug, thiserror::Error)]
-#[error("{option} {}: {fault}", path.display())]
+#[error("{}: {fault}", field.is(path.display()))]
 pub struct FileError {
-    /// The option, with its dashes.
-    pub option: &'static str,
+    /// The field.
+    pub field: Field,
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
@@ -60,7 +62,7 @@ pub enum FileFault {
     #[error("no one reads from this pipe: must have a reader")]
     NoReader,
     #[error("is the file of {other}, too: must be a file of its own")]
-    Shared { other: &'static str },
+    Shared { other: Field },
     #[error("{0}")]
     Io(io::Error),
 }
@@ -76,8 +78,8 @@ impl FileFault {
     }
 
     /// The same, with the file that it is about.
-    pub(super) fn of(self, option: &'static str, path: &Path) -> FileError {
-        FileError { option, path: path.to_owned(), fault: self }
+    pub(super) fn of(self, field: Field, path: &Path) -> FileError {
+        FileError { field, path: path.to_owned(), fault: self }
     }
 }
 
@@ -90,8 +92,8 @@ pub struct InputFile {
 }
 
 impl InputFile {
-    /// Opens the file that `option` names.
-    pub fn open(option: &'static str, path: &Path) -> Result<Self, FileError> {
+    /// Opens the file that `field` names.
+    pub fn open(field: Field, path: &Path) -> Result<Self, FileError> {
         let open = || {
             // Opening a pipe would wait for a writer, so look first.
             let metadata = path.metadata().map_err(FileFault::reading)?;
@@ -103,7 +105,7 @@ impl InputFile {
             }
             Ok(Self { path: path.to_owned(), file, length })
         };
-        open().map_err(|fault: FileFault| fault.of(option, path))
+        open().map_err(|fault: FileFault| fault.of(field, path))
     }
 
     /// Its path, for messages.

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the guest is told about its memory.
 
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
-
 use super::file::{FileError, FileFault, InputFile};
-use super::options::OptionError;
+use super::study::{HANDOFF_FILE, StudyConfig};
 use crate::layout;
-
-const OPTION: &str = "--handoff";
 
 /// What the guest is told about its memory beside the e820 map.
 #[derive(Debug)]
@@ -22,42 +16,18 @@ pub enum HandOff {
     File(InputFile),
 }
 
-/// The same, with the file still to be opened.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum HandOffOption {
-    #[default]
-    Planned,
-    Off,
-    File(PathBuf),
-}
-
-impl HandOffOption {
-    /// Takes the text of `--handoff`.
-    pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        match text {
-            "planned" => Ok(Self::Planned),
-            "off" => Ok(Self::Off),
-            _ => match text.strip_prefix("file=") {
-                Some(path) if !path.is_empty() => Ok(Self::File(path.into())),
-                _ => Err(OptionError::word(OPTION, text, "must be planned, off or file=FILE")),
-            },
+impl HandOff {
+    /// What `study` leaves of it.
+    pub(super) fn open(study: &StudyConfig) -> Result<Self, FileError> {
+        let Some(path) = study.handoff_file.as_deref() else {
+            return Ok(if study.handoff { Self::Planned } else { Self::Off });
+        };
+        let file = InputFile::open(HANDOFF_FILE, path)?;
+        let (length, max) = (file.length(), layout::HANDOFF_MAX);
+        if length > max {
+            return Err(FileFault::TooLong { length, max }.of(HANDOFF_FILE, path));
         }
-    }
-
-    pub(super) fn open(self) -> Result<HandOff, FileError> {
-        Ok(match self {
-            Self::Planned => HandOff::Planned,
-            Self::Off => HandOff::Off,
-            Self::File(path) => {
-                let file = InputFile::open(OPTION, &path)?;
-                let (length, max) = (file.length(), layout::HANDOFF_MAX);
-                if length > max {
-                    return Err(FileFault::TooLong { length, max }.of(OPTION, &path));
-                }
-                HandOff::File(file)
-            }
-        })
+        Ok(Self::File(file))
     }
 }
 
@@ -66,27 +36,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_handoff() {
-        assert_eq!(HandOffOption::parse("planned"), Ok(HandOffOption::Planned));
-        assert_eq!(HandOffOption::parse("off"), Ok(HandOffOption::Off));
-        assert_eq!(HandOffOption::parse("file=a=b"), Ok(HandOffOption::File("a=b".into())));
-        for (text, shown) in
-            [("", "\"\""), ("on", "on"), ("file", "file"), ("file=", "file="), ("table.bin", "table.bin")]
-        {
-            let error = HandOffOption::parse(text).unwrap_err().to_string();
-            assert_eq!(error, format!("--handoff {shown}: must be planned, off or file=FILE"));
-        }
+    fn there_is_one_unless_it_is_switched_off() {
+        let off = StudyConfig { handoff: false, ..StudyConfig::default() };
+        assert!(matches!(HandOff::open(&StudyConfig::default()), Ok(HandOff::Planned)));
+        assert!(matches!(HandOff::open(&off), Ok(HandOff::Off)));
     }
 
     #[test]
     fn a_file_has_content_and_room() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let open = || HandOffOption::File(file.path().to_owned()).open();
-        let refused = || open().unwrap_err().to_string();
-        let named = |fault: &str| format!("--handoff {}: {fault}", file.path().display());
+        let study = StudyConfig { handoff_file: Some(file.path().to_owned()), ..StudyConfig::default() };
+        let refused = || HandOff::open(&study).unwrap_err().to_string();
+        let named = |fault: &str| format!("study.handoff_file={}: {fault}", file.path().display());
         assert_eq!(refused(), named("is empty: must not be"));
         file.as_file().set_len(layout::HANDOFF_MAX).unwrap();
-        assert!(matches!(open(), Ok(HandOff::File(_))));
+        assert!(matches!(HandOff::open(&study), Ok(HandOff::File(_))));
         file.as_file().set_len(layout::HANDOFF_MAX + 1).unwrap();
         assert_eq!(refused(), named("has 262129 bytes: must be at most 262128"));
     }

@@ -44,7 +44,7 @@ pub(super) fn numbers(text: &str, most: u16) -> Option<BTreeSet<u16>> {
 }
 
 /// Numbers as [`numbers`] takes them, without brackets.
-pub(super) fn written(numbers: &BTreeSet<u16>) -> String {
+pub(crate) fn written(numbers: &BTreeSet<u16>) -> String {
     let mut ranges: Vec<(u16, u16)> = Vec::new();
     for &number in numbers {
         match ranges.last_mut() {

@@ -6,19 +6,16 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::field::FieldError;
-use super::options::{OptionError, Options, parse_number, parse_size};
+use super::options::{OptionError, Options, parse_size};
 use super::pages::{MUST_BE_PAGES, host_pages};
 use super::zone::{self, ZoneOption};
-use crate::memory::{
-    AddressWidth, Backing, GpaRange, HostBacking, HostPages, Layout, MAX_HOLES, MemoryPlan, MemorySize, PlanInput,
-    Prefault, Size, Study, Thp, Zone,
-};
+use crate::field::Field;
+use crate::memory::{Backing, HostPages, MemorySize, Size, Thp};
 
-const OPTION: &str = "--memory";
+const OPTION: Field = Field::section("memory");
 /// What the only zone is called where nothing is said of any.
 const ZONE: &str = "mem0";
-const KEYS: [&str; 10] =
-    ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault", "layout", "arenas", "zeroed", "holes"];
+const KEYS: [&str; 6] = ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault"];
 
 /// How much memory, and how the host backs it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,18 +29,16 @@ pub struct MemoryConfig {
     pub zones: Vec<ZoneOption>,
     /// Where to ask the host for transparent huge pages.
     pub thp: Thp,
-    /// What host memory is there before the guest runs.
-    pub prefault: Prefault,
-    /// What is different from an ordinary VM, to study it.
-    pub study: Study,
+    /// Whether all of it is backed before the guest runs.
+    pub prefault: bool,
 }
 
 /// The same as it is written, as options or as JSON: each value by itself is possible, together they may not be.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct MemoryFields {
-    size: u64,
+    /// None, or 0, is what the zones have together.
+    size: Option<u64>,
     hugepages: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     hugepage_size: Option<u64>,
@@ -51,40 +46,16 @@ struct MemoryFields {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     zones: Vec<ZoneOption>,
     thp: Thp,
-    prefault: Prefault,
-    layout: Layout,
-    arenas: bool,
-    zeroed: bool,
-    holes: u64,
-}
-
-impl Default for MemoryFields {
-    fn default() -> Self {
-        Self {
-            size: MemorySize::default().bytes(),
-            hugepages: false,
-            hugepage_size: None,
-            shared: false,
-            zones: Vec::new(),
-            thp: Thp::default(),
-            prefault: Prefault::default(),
-            layout: Layout::default(),
-            arenas: true,
-            zeroed: true,
-            holes: 0,
-        }
-    }
+    prefault: bool,
 }
 
 impl From<MemoryConfig> for MemoryFields {
     fn from(memory: MemoryConfig) -> Self {
-        let MemoryConfig { size, backing: Backing { pages, shared, .. }, zones, thp, prefault, study } = memory;
-        let Study { layout, arenas, zeroed, holes } = study;
+        let MemoryConfig { size, backing: Backing { pages, shared, .. }, zones, thp, prefault } = memory;
         let hugepage_size = pages.is_huge().then_some(pages.bytes());
         // Zones say it all.
-        let size = if zones.is_empty() { size.bytes() } else { 0 };
-        let (hugepages, holes) = (pages.is_huge(), holes.into());
-        Self { size, hugepages, hugepage_size, shared, zones, thp, prefault, layout, arenas, zeroed, holes }
+        let size = Some(if zones.is_empty() { size.bytes() } else { 0 });
+        Self { size, hugepages: pages.is_huge(), hugepage_size, shared, zones, thp, prefault }
     }
 }
 
@@ -93,15 +64,14 @@ impl TryFrom<MemoryFields> for MemoryConfig {
 
     fn try_from(fields: MemoryFields) -> Result<Self, FieldError> {
         let pages = host_pages(fields.hugepages, fields.hugepage_size)?;
-        let size = if fields.zones.is_empty() { memory_size(fields.size, pages)? } else { zoned_size(&fields)? };
-        let holes = holes(fields.holes, pages)?;
-        let MemoryFields { shared, zones, thp, prefault, layout, arenas, zeroed, .. } = fields;
-        if prefault == Prefault::Arenas && !arenas {
-            return Err(FieldError::new("prefault", &prefault, "must be on or off with arenas=off"));
-        }
-        let study = Study { layout, arenas, zeroed, holes };
+        let size = if fields.zones.is_empty() {
+            memory_size(fields.size.unwrap_or(MemorySize::default().bytes()), pages)?
+        } else {
+            zoned_size(&fields)?
+        };
+        let MemoryFields { shared, zones, thp, prefault, .. } = fields;
         let backing = Backing { pages, shared, host_node: None };
-        Ok(Self { size, backing, zones, thp, prefault, study })
+        Ok(Self { size, backing, zones, thp, prefault })
     }
 }
 
@@ -110,24 +80,19 @@ impl MemoryConfig {
     pub fn parse(text: &str, zones: &[String]) -> Result<Self, OptionError> {
         let options = Options::parse(OPTION, text, &KEYS)?;
         let size = options.value("size", parse_size)?;
+        if size.is_none() && zones.is_empty() {
+            return Err(OptionError::Missing { option: OPTION, keys: "size=SIZE" });
+        }
         let fields = MemoryFields {
-            size: size.ok_or(OptionError::Missing { option: OPTION, keys: "size=SIZE" })?,
+            size,
             hugepages: options.switch("hugepages", false)?,
             hugepage_size: options.value("hugepage_size", |value| parse_size(value).map_err(|_| MUST_BE_PAGES))?,
             shared: options.switch("shared", false)?,
             zones: zones.iter().map(|zone| ZoneOption::parse(zone)).collect::<Result<_, _>>()?,
             thp: options.value("thp", parse_thp)?.unwrap_or_default(),
-            prefault: options.value("prefault", parse_prefault)?.unwrap_or_default(),
-            layout: options.value("layout", parse_layout)?.unwrap_or_default(),
-            arenas: options.switch("arenas", true)?,
-            zeroed: options.switch("zeroed", true)?,
-            holes: options.value("holes", |value| parse_number(value).ok_or_else(must_be_holes))?.unwrap_or(0),
+            prefault: options.switch("prefault", false)?,
         };
-        // As it was typed, not as it was understood.
-        Self::try_from(fields).map_err(|error| match error.field {
-            "zones" => zone::wrong_id(&error),
-            _ => options.wrong_field(&error),
-        })
+        Self::try_from(fields).map_err(|error| options.wrong_field(error))
     }
 
     /// Its parts; all of it where nothing is said of any.
@@ -137,20 +102,6 @@ impl MemoryConfig {
             return self.zones.clone();
         }
         vec![ZoneOption { id: ZONE.to_owned(), size: self.size.bytes(), backing: self.backing }]
-    }
-
-    /// What the memory plan follows from, with its parts in order and guest physical addresses of that width.
-    #[must_use]
-    pub fn plan_input(&self, zones: &[Zone], address_width: AddressWidth) -> PlanInput {
-        let zones = if self.zones.is_empty() { Vec::new() } else { zones.to_vec() };
-        PlanInput { size: self.size, backing: self.backing, zones, study: self.study, address_width }
-    }
-
-    /// What host memory is asked for beforehand; `kernel` is where the kernel goes, `early` whether vCPU threads back what the
-    /// guest touches first.
-    #[must_use]
-    pub fn backing(&self, plan: &MemoryPlan, kernel: Option<GpaRange>, early: bool) -> HostBacking {
-        HostBacking::new(plan, kernel, self.thp, self.prefault, early)
     }
 }
 
@@ -167,37 +118,25 @@ fn memory_size(bytes: u64, pages: HostPages) -> Result<MemorySize, FieldError> {
 /// The size of all zones together; what they say of themselves cannot be said of all.
 fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
     const EACH: &str = "must be off with zones, each of which has its own";
-    if fields.size != 0 {
-        return Err(FieldError::new("size", &fields.size, "must be 0 with zones, whose sizes add up"));
+    if let Some(size) = fields.size.filter(|size| *size != 0) {
+        return Err(FieldError::new("size", &size, "must be absent or 0 with zones, whose sizes add up"));
     }
     for (field, on) in [("hugepages", fields.hugepages), ("shared", fields.shared)] {
         if on {
             return Err(FieldError::new(field, &"on", EACH));
         }
     }
-    if fields.holes > 0 {
-        return Err(FieldError::new("holes", &fields.holes, "must be 0 with zones"));
-    }
     let mut seen = HashSet::new();
     let mut sum = 0u64;
-    for zone in &fields.zones {
-        let wrong = |must: &str| FieldError::new("zones", &zone.id, must);
+    for (index, zone) in fields.zones.iter().enumerate() {
+        let wrong = |must: &str| zone.wrong(index, must);
         if !seen.insert(zone.id.as_str()) {
             return Err(wrong("is the id of two zones: must be the id of one"));
         }
         sum = sum.checked_add(zone.size).ok_or_else(|| wrong("makes all zones together too large: must be less"))?;
     }
-    let last = fields.zones.last().map_or("", |zone| zone.id.as_str());
-    MemorySize::try_from(sum).map_err(|must| FieldError::new("zones", &last, &format!("all zones together {must}")))
-}
-
-fn parse_prefault(value: &str) -> Result<Prefault, &'static str> {
-    match value {
-        "off" => Ok(Prefault::Off),
-        "on" => Ok(Prefault::All),
-        "arenas" => Ok(Prefault::Arenas),
-        _ => Err("must be on, off or arenas"),
-    }
+    MemorySize::try_from(sum)
+        .map_err(|must| FieldError::without_value(zone::OPTION, &format!("all together have {:#}: {must}", Size(sum))))
 }
 
 fn parse_thp(value: &str) -> Result<Thp, &'static str> {
@@ -209,32 +148,14 @@ fn parse_thp(value: &str) -> Result<Thp, &'static str> {
     }
 }
 
-fn parse_layout(value: &str) -> Result<Layout, &'static str> {
-    match value {
-        "split" => Ok(Layout::Split),
-        "pc" => Ok(Layout::Pc),
-        _ => Err("must be split or pc"),
-    }
-}
-
-fn holes(number: u64, pages: HostPages) -> Result<u16, FieldError> {
-    let wrong = |must: &str| FieldError::new("holes", &number, must);
-    let holes = u16::try_from(number).ok().filter(|holes| *holes <= MAX_HOLES);
-    let holes = holes.ok_or_else(|| wrong(&must_be_holes()))?;
-    if holes > 0 && pages == HostPages::Huge1G {
-        // The parts are sections, which share such a page.
-        return Err(wrong("must be 0 with hugepage_size=1G"));
-    }
-    Ok(holes)
-}
-
-fn must_be_holes() -> String {
-    format!("must be a number, at most {MAX_HOLES}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
+
+    fn said(parsed: Result<MemoryConfig, OptionError>) -> String {
+        in_options(|| parsed.unwrap_err().to_string())
+    }
 
     #[test]
     fn defaults_are_those_of_an_ordinary_vm() {
@@ -244,25 +165,21 @@ mod tests {
             backing: Backing::default(),
             zones: vec![],
             thp: Thp::Early,
-            prefault: Prefault::Off,
-            study: Study { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 },
+            prefault: false,
         };
         assert_eq!(memory, expected);
-        let width = AddressWidth::reported(40);
-        assert_eq!(memory.plan_input(&[], width), PlanInput::new(memory.size, width));
     }
 
     #[test]
     fn every_key_is_taken() {
-        let text = "size=64G,hugepages=on,hugepage_size=2M,shared=on,thp=off,prefault=on,layout=pc,arenas=off,zeroed=off,holes=63";
+        let text = "size=64G,hugepages=on,hugepage_size=2M,shared=on,thp=off,prefault=on";
         let memory = MemoryConfig::parse(text, &[]).unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(64 << 30).unwrap(),
             backing: Backing { pages: HostPages::Huge2M, shared: true, host_node: None },
             zones: vec![],
             thp: Thp::Off,
-            prefault: Prefault::All,
-            study: Study { layout: Layout::Pc, arenas: false, zeroed: false, holes: 63 },
+            prefault: true,
         };
         assert_eq!(memory, expected);
     }
@@ -296,24 +213,17 @@ mod tests {
                 "--memory size=lots: must be a number of bytes, with K, M, G or T after it for 2^10, 2^20, 2^30 or 2^40 of them",
             ),
             ("thp=on", "--memory size=SIZE: is missing: must be given"),
-            ("size=1G,prefault=yes", "--memory prefault=yes: must be on, off or arenas"),
-            ("size=1G,prefault=arenas,arenas=off", "--memory prefault=arenas: must be on or off with arenas=off"),
-            ("size=1G,layout=q35", "--memory layout=q35: must be split or pc"),
-            ("size=1G,arenas=1", "--memory arenas=1: must be on or off"),
-            ("size=1G,zeroed=yes", "--memory zeroed=yes: must be on or off"),
+            ("size=1G,prefault=yes", "--memory prefault=yes: must be on or off"),
             ("size=1G,hugepages=on,hugepage_size=4M", "--memory hugepage_size=4M: must be 2M or 1G"),
             ("size=1G,hugepage_size=2M", "--memory hugepage_size=2M: must be with hugepages=on"),
-            ("size=1G,holes=125", "--memory holes=125: must be a number, at most 124"),
-            ("size=1G,holes=-1", "--memory holes=-1: must be a number, at most 124"),
-            ("size=8G,hugepages=on,hugepage_size=1G,holes=1", "--memory holes=1: must be 0 with hugepage_size=1G"),
             ("size=1G,shared=1", "--memory shared=1: must be on or off"),
             (
                 "size=1G,mergeable=on",
                 "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, \
-                 thp, prefault, layout, arenas, zeroed, holes",
+                 thp, prefault",
             ),
         ] {
-            assert_eq!(MemoryConfig::parse(text, &[]).unwrap_err().to_string(), expected);
+            assert_eq!(said(MemoryConfig::parse(text, &[])), expected);
         }
     }
 
@@ -326,24 +236,26 @@ mod tests {
         assert_eq!((&json["size"], &json["zones"][1]["id"]), (&0.into(), &"b".into()));
         assert_eq!(serde_json::from_value::<MemoryConfig>(json).unwrap(), memory);
         for (text, expected) in [
-            ("size=1152M", "--memory size=1152M: must be 0 with zones, whose sizes add up"),
+            ("size=1152M", "--memory size=1152M: must be absent or 0 with zones, whose sizes add up"),
             ("size=0,hugepages=on", "--memory hugepages=on: must be off with zones, each of which has its own"),
             ("size=0,shared=on", "--memory shared=on: must be off with zones, each of which has its own"),
-            ("size=0,holes=1", "--memory holes=1: must be 0 with zones"),
         ] {
-            assert_eq!(MemoryConfig::parse(text, &zones).unwrap_err().to_string(), expected);
+            assert_eq!(said(MemoryConfig::parse(text, &zones)), expected);
         }
         for (zones, expected) in [
             (["id=a,size=1G", "id=a,size=1G"], "--memory-zone id=a: is the id of two zones: must be the id of one"),
-            (["id=a,size=16M", "id=b,size=16M"], "--memory-zone id=b: all zones together must be at least 64M"),
+            (["id=a,size=16M", "id=b,size=16M"], "--memory-zone: all together have 32M: must be at least 64M"),
             (
                 ["id=a,size=16777215T", "id=b,size=16777215T"],
                 "--memory-zone id=b: makes all zones together too large: must be less",
             ),
         ] {
-            let error = MemoryConfig::parse("size=0", &zones.map(str::to_owned)).unwrap_err();
-            assert_eq!(error.to_string(), expected);
+            assert_eq!(said(MemoryConfig::parse("size=0", &zones.map(str::to_owned))), expected);
         }
+        let unsaid = MemoryConfig::parse("thp=all", &["id=a,size=1G".to_owned()]).unwrap();
+        assert_eq!((unsaid.size.bytes(), unsaid.thp), (1 << 30, Thp::All));
+        let json = serde_json::from_str::<MemoryConfig>(r#"{"zones": [{"id": "a", "size": 1073741824}]}"#).unwrap();
+        assert_eq!(json.size.bytes(), 1 << 30);
         let alone = MemoryConfig::parse("size=1G,shared=on", &[]).unwrap().zones();
         assert_eq!((alone[0].id.as_str(), alone[0].size, alone[0].backing.shared), ("mem0", 1 << 30, true));
     }

@@ -18,8 +18,9 @@ mod field;
 mod file;
 mod handoff;
 mod image;
+mod json;
 mod limits;
-mod lists;
+pub(crate) mod lists;
 mod lock;
 mod memory;
 mod net;
@@ -32,6 +33,7 @@ mod rate;
 mod raw;
 mod serial;
 mod shape;
+mod study;
 mod vcpus;
 mod vm;
 mod vsock;
@@ -42,28 +44,30 @@ use std::time::Duration;
 
 pub use balloon::BalloonConfig;
 pub use cmdline::{Cmdline, CmdlineError};
-pub use console::{ConsoleConfig, ConsoleError};
-pub use disk::{DiskConfig, DiskOption, SECTOR_SIZE};
-pub use error::{ConfigError, JsonError};
+pub use console::ConsoleConfig;
+pub use disk::{DiskConfig, DiskOption, PATH as DISK_PATH};
+pub use error::{ConfigError, ReadError};
 pub use field::FieldError;
 pub use file::{FileError, FileFault, InputFile};
 pub use handoff::HandOff;
+pub(crate) use json::of_body;
 pub use memory::MemoryConfig;
-pub use net::{NetConfig, NetEnd, NetError, NetOption};
+pub use net::{NetConfig, NetEnd, NetOption};
 pub use numa::NumaOption;
 pub use options::{OptionError, Options, parse_size};
 pub use output::OutputFile;
-pub use payload::{FirmwareConfig, KernelConfig, Payload};
+pub use payload::{FIRMWARE, FirmwareConfig, INITRAMFS, KERNEL, KernelConfig, Payload};
 pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
 pub use serial::SerialConfig;
-pub use shape::parse_shape;
+pub use shape::Shape;
+pub use study::{HANDOFF_FILE, StudyConfig};
 pub use vcpus::{CpuCount, CpusConfig, NoCpuCount};
 pub use vm::{AddError, VmConfig};
-pub use vsock::{VsockConfig, VsockError, VsockOption};
+pub use vsock::{VsockConfig, VsockOption};
 pub use zone::ZoneOption;
 
-use crate::memory::{AddressWidth, PlanInput, Zone};
+use crate::memory::PlanInput;
 use crate::numa::Nodes;
 
 /// A VM that can be built: every value is valid, every file is open, nothing is created or written yet.
@@ -87,12 +91,10 @@ pub struct Config {
 /// The machine, whatever runs on it.
 #[derive(Debug)]
 pub struct MachineConfig {
-    /// How many vCPUs, and what their threads do first.
+    /// How many vCPUs, and where they run.
     pub cpus: CpusConfig,
-    /// How much memory, and how the host backs it.
-    pub memory: MemoryConfig,
-    /// The parts of memory, in the order of the guest's addresses.
-    pub zones: Vec<Zone>,
+    /// How much memory, in which parts, and how the host backs it.
+    pub memory: PlanInput,
     /// The nodes that vCPUs and memory lie on.
     pub nodes: Nodes,
     /// What the guest is told about its memory.
@@ -115,12 +117,4 @@ pub struct MachineConfig {
     pub serial_limit: Option<u64>,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
-}
-
-impl MachineConfig {
-    /// What its memory follows from, for the widest addresses: nothing but the largest size depends on how wide this host's are.
-    #[must_use]
-    pub fn plan_input(&self) -> PlanInput {
-        self.memory.plan_input(&self.zones, AddressWidth::reported(AddressWidth::MAX))
-    }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network interfaces.
 
-use std::fmt::{self, Display, Formatter};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -12,15 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ConfigError;
 use super::field::FieldError;
+use super::lists;
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
 use crate::devices::virtio::net::passt::{self, Forward};
 use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::tap::{Offloads, Tap};
 use crate::devices::virtio::net::{Interface, Link, Mac, vhost};
+use crate::field::Field;
 use crate::{inherited, keeper, sandbox};
 
-pub(super) const OPTION: &str = "--net";
+/// Where they are in a configuration.
+pub(super) const OPTION: Field = Field::section("net");
 
 /// A name of an interface has less than 16 bytes.
 const NAME_MAX: usize = 15;
@@ -31,12 +35,16 @@ const MTU_MAX_PASST: u16 = 65520;
 /// What Linux needs for the parts of one packet, and what the host's kernel takes of one.
 const QUEUE_SIZES: RangeInclusive<u16> = 32..=1024;
 const QUEUE_SIZE: u16 = 256;
+/// Two for each pair; the host's kernel has as many for a tap, and more.
+const QUEUES: RangeInclusive<u16> = 2..=32;
+/// Queues of a pair: one in each direction.
+const PAIR: u16 = 2;
 /// The first descriptor that is none of input, output and errors.
 const FD_MIN: i32 = 3;
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// Keys of `--net`, but for those of rates.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "tap",
     "fd",
     "forward",
@@ -44,6 +52,7 @@ const KEYS: [&str; 13] = [
     "mask",
     "mac",
     "mtu",
+    "num_queues",
     "queue_size",
     "offload_tso",
     "offload_ufo",
@@ -64,12 +73,13 @@ pub struct NetOption {
     /// The tap's name on the host; a new one if neither this nor `fds` is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tap: Option<String>,
-    /// A tap, or a socket to a program, that this process was started with.
+    /// A tap's queues, one for each pair, or a socket to a program, that this process was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    fds: Option<[i32; 1]>,
-    /// What keeps that open, if it came with a request.
+    fds: Option<Vec<i32>>,
+    /// The same that came with a request. Then `fds` has as many numbers, of no descriptors: what they are called here is nobody's
+    /// business, and something else once they are closed.
     #[serde(skip)]
-    kept: Option<Kept>,
+    handed: Handed,
     /// A program is its network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     passt: bool,
@@ -86,6 +96,9 @@ pub struct NetOption {
     pub(super) mac: Option<Mac>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtu: Option<u16>,
+    /// In both directions together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    num_queues: Option<u16>,
     /// Of each queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue_size: Option<u16>,
@@ -106,17 +119,18 @@ pub struct NetOption {
     rate_limiter_config: Option<RateConfig>,
 }
 
-/// A descriptor of this process, as long as anybody has this.
-#[derive(Debug, Clone)]
-struct Kept(Arc<OwnedFd>);
+/// Descriptors of this process, as long as anybody has this.
+#[derive(Debug, Clone, Default)]
+struct Handed(Vec<Arc<OwnedFd>>);
 
-impl PartialEq for Kept {
+impl PartialEq for Handed {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_raw_fd() == other.0.as_raw_fd()
+        let numbers = |handed: &Self| handed.0.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>();
+        numbers(self) == numbers(other)
     }
 }
 
-impl Eq for Kept {}
+impl Eq for Handed {}
 
 /// A network interface whose other end is open and switched on.
 #[derive(Debug)]
@@ -136,38 +150,31 @@ pub struct NetConfig {
 /// The host's end of an interface, and who moves its frames.
 #[derive(Debug)]
 pub enum NetEnd {
-    /// The device's own thread.
-    Thread(Box<dyn Link>),
-    /// The host's kernel.
-    Kernel(Tap),
-}
-
-/// Why an interface's other end cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{OPTION} {place}: {what}")]
-pub struct NetError {
-    /// Which.
-    place: Place,
-    /// What is wrong, and what would be right.
-    what: String,
+    /// The device's own threads. Of the first pair of queues, and of each other one.
+    Thread(Box<dyn Link>, Vec<Box<dyn Link>>),
+    /// The host's kernel. Likewise.
+    Kernel(Tap, Vec<Tap>),
 }
 
 /// How its owner calls it.
 #[derive(Debug, Clone)]
 enum Place {
     Name(String),
-    Descriptor(i32),
+    Descriptors(Vec<i32>),
+    Handed,
     Passt,
     New,
 }
 
-impl Display for Place {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Place {
+    /// What is wrong with it, and what would be right.
+    fn wrong(&self, net: Field, what: &str) -> FieldError {
         match self {
-            Self::Name(name) => write!(f, "tap={name}"),
-            Self::Descriptor(number) => write!(f, "fd={number}"),
-            Self::Passt => f.write_str(PASST),
-            Self::New => f.write_str("tap"),
+            Self::Name(name) => FieldError::of(net.member("tap"), name, what),
+            Self::Descriptors(numbers) => FieldError::of(net.member("fds"), &written(numbers), what),
+            Self::Handed => FieldError::without_value(net.member("fds"), what),
+            Self::Passt => FieldError::without_value(net.member(PASST), what),
+            Self::New => FieldError::without_value(net.member("tap"), what),
         }
     }
 }
@@ -186,14 +193,15 @@ impl NetOption {
         let address = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| "must be an IPv4 address as in 192.168.249.1");
         let net = Self {
             tap: options.get("tap").map(str::to_owned),
-            fds: options.value("fd", descriptor)?.map(|number| [number]),
-            kept: None,
+            fds: options.value("fd", descriptors)?,
+            handed: Handed::default(),
             passt,
             forward: options.value("forward", forward)?.unwrap_or_default(),
             ip: options.value("ip", address)?,
             mask: options.value("mask", address)?,
             mac: options.value("mac", str::parse)?,
             mtu: options.value("mtu", |text| number(text).ok_or(MTU))?,
+            num_queues: options.value("num_queues", |text| number(text).ok_or(QUEUES_MUST))?,
             queue_size: options.value("queue_size", |text| number(text).ok_or(QUEUE_SIZE_MUST))?,
             offload_tso: options.choice("offload_tso")?,
             offload_ufo: options.choice("offload_ufo")?,
@@ -202,30 +210,28 @@ impl NetOption {
             id: options.get("id").map(str::to_owned),
             rate_limiter_config: RateConfig::parse(&options)?,
         };
-        net.check_fields().map_err(|error| options.wrong_field(&error))?;
+        net.check_fields().map_err(|error| options.wrong_field(error))?;
         Ok(net)
     }
 
     /// The same with what was handed over beside it, which takes the place of `fd`.
-    pub(crate) fn handed(mut self, mut descriptors: Vec<OwnedFd>) -> Result<Self, String> {
+    pub(crate) fn handed(mut self, descriptors: Vec<OwnedFd>) -> Result<Self, String> {
         const ALONE: &str = "must be absent with a descriptor that comes with the request";
-        let count = descriptors.len();
-        let Some(descriptor) = descriptors.pop() else { return Ok(self) };
-        if count > 1 {
-            return Err(format!("{count} descriptors came with the request: must be one, of a tap or a socket"));
+        if descriptors.is_empty() {
+            return Ok(self);
         }
-        if let Some([number]) = self.fds {
-            return Err(format!("fds=[{number}]: {ALONE}"));
+        if let Some(numbers) = &self.fds {
+            return Err(format!("fds={}: {ALONE}", listed(numbers)));
         }
-        self.fds = Some([descriptor.as_raw_fd()]);
-        self.kept = Some(Kept(Arc::new(descriptor)));
-        self.check()?;
+        self.fds = Some(vec![NOT_A_NUMBER; descriptors.len()]);
+        self.handed = Handed(descriptors.into_iter().map(Arc::new).collect());
+        self.check().map_err(|error| error.alone())?;
         Ok(self)
     }
 
-    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.alone())?;
+    /// Whether its fields have values that they can have.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
+        self.check_fields()?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
@@ -261,7 +267,7 @@ impl NetOption {
         if !self.forward.is_empty() && !self.passt {
             return Err(FieldError::new("forward", &self.text("forward"), "must be with passt"));
         }
-        let must = match self.fds {
+        let must = match &self.fds {
             _ if self.passt => "must not be with passt, which needs no tap",
             Some(_) => "must not be with fd: that is its owner's",
             None => return Ok(()),
@@ -270,15 +276,40 @@ impl NetOption {
         if let Some((field, _)) = taken.into_iter().find(|(_, given)| *given) {
             return Err(FieldError::new(field, &self.text(field), must));
         }
-        match self.fds {
-            Some([number]) if self.passt => Err(FieldError::new("fd", &number, must)),
-            Some([number]) if number < FD_MIN => Err(FieldError::new("fds", &number, "must be at least 3")),
+        match &self.fds {
+            Some(numbers) if self.passt => Err(FieldError::new("fds", &written(numbers), must)),
+            Some(numbers) if self.handed.0.is_empty() => check_numbers(numbers),
             _ => Ok(()),
         }
     }
 
+    /// How many queues it has, which is said by its descriptors, too.
+    fn check_number(&self) -> Result<(), FieldError> {
+        let Some(queues) = self.num_queues else { return Ok(()) };
+        let wrong = |must: &str| Err(FieldError::new("num_queues", &queues, must));
+        if !QUEUES.contains(&queues) || !queues.is_multiple_of(PAIR) {
+            return wrong(QUEUES_MUST);
+        }
+        if self.passt && queues > PAIR {
+            return wrong("must be 2 with passt, which is one connection");
+        }
+        match &self.fds {
+            Some(numbers) if usize::from(queues) != numbers.len() * usize::from(PAIR) => {
+                let count = numbers.len();
+                wrong(&format!("must be {}, two for each of {count} descriptor(s)", count * usize::from(PAIR)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Pairs of queues.
+    fn pairs(&self) -> u16 {
+        self.num_queues.unwrap_or(PAIR) / PAIR
+    }
+
     /// Its queues, and what goes through them.
     fn check_queues(&self) -> Result<(), FieldError> {
+        self.check_number()?;
         if let Some(size) = self.queue_size
             && !(QUEUE_SIZES.contains(&size) && size.is_power_of_two())
         {
@@ -321,15 +352,16 @@ impl NetOption {
         value.unwrap_or_default()
     }
 
-    /// Opens its other end, and switches it on.
-    pub(super) fn open(self) -> Result<NetConfig, ConfigError> {
-        let place = match (&self.tap, self.fds) {
+    /// Opens its other end, and switches it on; `index` others come before it.
+    pub(super) fn open(self, index: usize) -> Result<NetConfig, ConfigError> {
+        let place = match (&self.tap, &self.fds) {
             _ if self.passt => Place::Passt,
-            (_, Some([number])) => Place::Descriptor(number),
+            (_, Some(_)) if !self.handed.0.is_empty() => Place::Handed,
+            (_, Some(numbers)) => Place::Descriptors(numbers.clone()),
             (Some(name), None) => Place::Name(name.clone()),
             (None, None) => Place::New,
         };
-        let (name, end) = self.end(&place).map_err(|what| NetError { place, what })?;
+        let (name, end) = self.end(&place).map_err(|what| ConfigError::Host(place.wrong(OPTION.at(index), &what)))?;
         let mac = self.mac.unwrap_or_else(|| Mac::of(keeper::seed(), 0));
         let interface = Interface { mac, mtu: self.mtu, queue_size: self.queue_size.unwrap_or(QUEUE_SIZE) };
         Ok(NetConfig { id: self.id, interface, limits: self.rate_limiter_config, name, end })
@@ -338,13 +370,13 @@ impl NetOption {
     /// The other end, and what it is called.
     fn end(&self, place: &Place) -> Result<(String, NetEnd), String> {
         let by_kernel = self.by_kernel()?;
-        let tap = match place {
-            Place::Descriptor(number) => match inherit(*number)? {
-                Inherited::Tap(tap) => tap,
+        let taps = match place {
+            Place::Descriptors(_) | Place::Handed => match self.inherited(place)? {
+                Inherited::Tap(taps) => taps,
                 Inherited::Stream(_) if self.vhost == Some(true) => {
                     return Err("vhost=on: is a socket: must be a tap, or have no vhost".to_owned());
                 }
-                Inherited::Stream(stream) => return Ok((format!("fd={number}"), NetEnd::Thread(Box::new(stream)))),
+                Inherited::Stream(stream) => return Ok((self.socket_name(), alone(stream))),
             },
             Place::Passt => {
                 if sandbox::owner_is_jailed() {
@@ -352,13 +384,41 @@ impl NetOption {
                 }
                 let stream = passt::start(&self.forward, self.mtu, keeper::has_restarted())
                     .map_err(|error| error.to_string())?;
-                return Ok((PASST.to_owned(), NetEnd::Thread(Box::new(stream))));
+                return Ok((PASST.to_owned(), alone(stream)));
             }
-            Place::Name(name) => self.tap(name)?,
-            Place::New => self.tap("")?,
+            Place::Name(name) => self.taps(name)?,
+            Place::New => self.taps("")?,
         };
-        let (name, tap) = (tap.name().to_owned(), tap.offering(self.offloads()));
-        Ok((name, if by_kernel { NetEnd::Kernel(tap) } else { NetEnd::Thread(Box::new(tap)) }))
+        let mut taps = taps.into_iter().map(|tap| tap.offering(self.offloads()));
+        let first = taps.next().ok_or("has no queue")?;
+        let name = first.name().to_owned();
+        Ok((
+            name,
+            if by_kernel {
+                NetEnd::Kernel(first, taps.collect())
+            } else {
+                NetEnd::Thread(Box::new(first), taps.map(|tap| Box::new(tap) as Box<dyn Link>).collect())
+            },
+        ))
+    }
+
+    /// What a socket is called, which has no name.
+    fn socket_name(&self) -> String {
+        match &self.fds {
+            Some(numbers) if self.handed.0.is_empty() => format!("fd={}", written(numbers)),
+            _ => "fds".to_owned(),
+        }
+    }
+
+    /// What came by number, or with a request, by descriptors of this VM's own.
+    fn inherited(&self, place: &Place) -> Result<Inherited, String> {
+        let (copies, must): (io::Result<Vec<_>>, _) = match place {
+            Place::Descriptors(numbers) => {
+                (numbers.iter().map(|number| inherited::duplicate(*number)).collect(), INHERITED)
+            }
+            _ => (self.handed.0.iter().map(|descriptor| descriptor.try_clone()).collect(), HANDED),
+        };
+        copies.and_then(inherit).map_err(|error| format!("{error}: {must}"))
     }
 
     /// Whether the host's kernel moves the frames, if the other end is a tap.
@@ -372,7 +432,7 @@ impl NetOption {
     }
 
     /// `tap`, to which nothing is to be done.
-    fn set_up_before(&self, tap: Tap) -> Result<Tap, String> {
+    fn set_up_before(&self, tap: &Tap) -> Result<(), String> {
         if self.ip.is_some() {
             return Err(format!("cannot be given an address: {SERVER}: must have it, and no ip here"));
         }
@@ -382,11 +442,16 @@ impl NetOption {
         if !tap.is_up() {
             return Err(format!("is not switched on: {SERVER}: must exist and be up, as by `ip link set up`"));
         }
-        Ok(tap)
+        Ok(())
     }
 
-    fn tap(&self, name: &str) -> Result<Tap, String> {
-        let tap = Tap::open(name).map_err(|error| cannot_be_opened(&error))?;
+    fn taps(&self, name: &str) -> Result<Vec<Tap>, String> {
+        let taps = Tap::open(name, self.pairs()).map_err(|error| cannot_be_opened(&error, self.pairs()))?;
+        taps.first().map_or(Ok(()), |tap| self.set_up(tap))?;
+        Ok(taps)
+    }
+
+    fn set_up(&self, tap: &Tap) -> Result<(), String> {
         if sandbox::owner_is_jailed() {
             return self.set_up_before(tap);
         }
@@ -397,8 +462,7 @@ impl NetOption {
         if let Some(mtu) = self.mtu {
             tap.set_mtu(mtu).map_err(|error| format!("cannot be given mtu={mtu}: {error}"))?;
         }
-        tap.up().map_err(|error| format!("cannot be switched on: {error}"))?;
-        Ok(tap)
+        tap.up().map_err(|error| format!("cannot be switched on: {error}"))
     }
 }
 
@@ -408,35 +472,80 @@ const SERVER_STARTS: &str = "a server starts no program";
 const MTU_PASST: &str = "must be at most 65520 with passt";
 const MTU: &str = "must be a number of bytes, 1280 to 65535";
 const VHOST_MUST: &str = "must not be with limits, which the host's kernel does not keep";
+const QUEUES_MUST: &str = "must be an even number of queues, 2 to 32";
 const QUEUE_SIZE_MUST: &str = "must be a power of two, 32 to 1024";
 
 fn number(text: &str) -> Option<u16> {
     parse_number(text).and_then(|number| u16::try_from(number).ok())
 }
 
-fn descriptor(text: &str) -> Result<i32, &'static str> {
-    let number = parse_number(text).and_then(|number| i32::try_from(number).ok());
-    number.filter(|number| *number >= FD_MIN).ok_or("must be the number of a descriptor, at least 3")
+/// What stands for the numbers of descriptors that have come with a request, as with Cloud Hypervisor.
+const NOT_A_NUMBER: i32 = -1;
+
+/// Descriptors, one or a list of them.
+fn descriptors(text: &str) -> Result<Vec<i32>, String> {
+    let number = |text| parse_number(text).and_then(|number| i32::try_from(number).ok());
+    let numbers: Option<Vec<_>> = lists::parts(text).and_then(|parts| parts.into_iter().map(number).collect());
+    let numbers = numbers.filter(|numbers| numbers.iter().all(|number| *number >= FD_MIN)).ok_or(FD_MUST)?;
+    check_numbers(&numbers).map_err(|error| error.must)?;
+    Ok(numbers)
 }
 
-/// What a descriptor can be.
+const FD_MUST: &str = "must be the number of a descriptor, at least 3, or several as in [3,4]";
+
+fn check_numbers(numbers: &[i32]) -> Result<(), FieldError> {
+    let most = usize::from(QUEUES.end() / PAIR);
+    if !(1..=most).contains(&numbers.len()) {
+        return Err(FieldError::new(
+            "fds",
+            &listed(numbers),
+            &format!("must be one descriptor for each pair of queues, 1 to {most}"),
+        ));
+    }
+    if let Some(number) = numbers.iter().find(|number| **number < FD_MIN) {
+        return Err(FieldError::new("fds", number, "must be at least 3"));
+    }
+    let mut others = BTreeSet::new();
+    match numbers.iter().find(|number| !others.insert(**number)) {
+        Some(number) => Err(FieldError::new("fds", number, "must be another descriptor for each pair of queues")),
+        None => Ok(()),
+    }
+}
+
+fn listed(numbers: &[i32]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(i32::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+/// The same as on a command line, where one number stands alone.
+fn written(numbers: &[i32]) -> String {
+    match numbers {
+        [number] => number.to_string(),
+        several => listed(several),
+    }
+}
+
+/// What descriptors can be.
 enum Inherited {
-    Tap(Tap),
+    Tap(Vec<Tap>),
     Stream(Stream),
 }
 
-fn inherit(number: i32) -> Result<Inherited, String> {
-    let end = || -> io::Result<Inherited> {
-        let descriptor = inherited::duplicate(number)?;
-        Ok(if Stream::is_one(&descriptor)? {
-            Inherited::Stream(Stream::new(descriptor)?)
-        } else {
-            Inherited::Tap(Tap::inherited(descriptor.into())?)
-        })
-    };
-    end().map_err(|error| format!("{error}: {INHERITED}"))
+fn inherit(descriptors: Vec<OwnedFd>) -> io::Result<Inherited> {
+    if !descriptors.first().map_or(Ok(false), Stream::is_one)? {
+        return Ok(Inherited::Tap(Tap::inherited(descriptors.into_iter().map(File::from).collect())?));
+    }
+    match <[OwnedFd; 1]>::try_from(descriptors) {
+        Ok([socket]) => Ok(Inherited::Stream(Stream::new(socket)?)),
+        Err(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "is a socket, which has one pair of queues")),
+    }
 }
 
+fn alone(stream: Stream) -> NetEnd {
+    NetEnd::Thread(Box::new(stream), Vec::new())
+}
+
+const HANDED: &str = "must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected stream socket";
 const INHERITED: &str = "must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected stream socket, that this process was \
                          started with";
 
@@ -450,13 +559,18 @@ fn no_vhost(error: &io::Error) -> String {
     }
 }
 
-fn cannot_be_opened(error: &io::Error) -> String {
+fn cannot_be_opened(error: &io::Error, queues: u16) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "/dev/net/tun is missing: load the tun module".to_owned(),
         io::ErrorKind::ResourceBusy => "is in use by another process: must be used by no other".to_owned(),
         io::ErrorKind::PermissionDenied => "no permission: must be a tap that belongs to this user, or be made by \
                                             a user who may (CAP_NET_ADMIN)"
             .to_owned(),
+        io::ErrorKind::InvalidInput if queues > 1 => {
+            "is another kind of interface: must be a tap with several queues (`ip \
+                                                      tuntap add … multi_queue`), or not exist"
+                .to_owned()
+        }
         io::ErrorKind::InvalidInput => {
             "is another kind of interface: must be a tap with one queue, or not exist".to_owned()
         }
@@ -467,9 +581,10 @@ fn cannot_be_opened(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     fn parse(text: &str) -> Result<NetOption, String> {
-        NetOption::parse(text).map_err(|error| error.to_string())
+        NetOption::parse(text).map_err(|error| in_options(|| error.to_string()))
     }
 
     #[test]
@@ -485,6 +600,9 @@ mod tests {
                 "tap=vm0,queue_size=1024,offload_tso=off,offload_ufo=off,offload_csum=on",
                 r#"{"tap": "vm0", "queue_size": 1024, "offload_tso": false, "offload_ufo": false, "offload_csum": true}"#,
             ),
+            ("tap=vm0,num_queues=8", r#"{"tap": "vm0", "num_queues": 8}"#),
+            ("fd=[7,9],num_queues=4", r#"{"fds": [7, 9], "num_queues": 4}"#),
+            ("passt,num_queues=2", r#"{"passt": true, "num_queues": 2}"#),
             ("fd=7,mac=52:54:00:12:34:56,vhost=on", r#"{"fds": [7], "mac": "52:54:00:12:34:56", "vhost": true}"#),
             (
                 "tap=vm0,ip=10.0.0.1,mask=255.255.0.0,mtu=9000,id=lan,ops_size=9,ops_refill_time=1",
@@ -505,6 +623,13 @@ mod tests {
         let (least, most) = (QUEUE_SIZES.start(), QUEUE_SIZES.end());
         let size = format!("room of each queue: a power of two, {least} to {most} | {QUEUE_SIZE} |");
         assert!(text.contains(&size), "{size}");
+        let (least, most) = (QUEUES.start(), QUEUES.end());
+        let queues = format!(
+            "queues in both directions together: two for each pair, {least} to {most} | 2, or by the descriptors |"
+        );
+        assert!(text.contains(&queues), "{queues}");
+        assert_eq!(QUEUES_MUST, format!("must be an even number of queues, {least} to {most}"));
+        let (least, most) = (QUEUE_SIZES.start(), QUEUE_SIZES.end());
         assert_eq!(QUEUE_SIZE_MUST, format!("must be a power of two, {least} to {most}"));
     }
 
@@ -516,7 +641,18 @@ mod tests {
                 "tap=sixteen-letters.",
                 "--net tap=sixteen-letters.: must be the name of an interface: 1 to 15 letters and digits",
             ),
-            ("fd=2", "--net fd=2: must be the number of a descriptor, at least 3"),
+            ("fd=2", "--net fd=2: must be the number of a descriptor, at least 3, or several as in [3,4]"),
+            ("fd=[3,x]", "--net fd=[3,x]: must be the number of a descriptor, at least 3, or several as in [3,4]"),
+            ("fd=[3,3]", "--net fd=[3,3]: must be another descriptor for each pair of queues"),
+            ("fd=[3,4],num_queues=2", "--net num_queues=2: must be 4, two for each of 2 descriptor(s)"),
+            ("fd=3,num_queues=4", "--net num_queues=4: must be 2, two for each of 1 descriptor(s)"),
+            ("fd=[3,4],tap=a", "--net tap=a: must not be with fd: that is its owner's"),
+            ("passt,fd=[3,4]", "--net fd=[3,4]: must not be with passt, which needs no tap"),
+            ("passt,num_queues=4", "--net num_queues=4: must be 2 with passt, which is one connection"),
+            ("tap=a,num_queues=3", "--net num_queues=3: must be an even number of queues, 2 to 32"),
+            ("tap=a,num_queues=0", "--net num_queues=0: must be an even number of queues, 2 to 32"),
+            ("tap=a,num_queues=34", "--net num_queues=34: must be an even number of queues, 2 to 32"),
+            ("tap=a,num_queues=x", "--net num_queues=x: must be an even number of queues, 2 to 32"),
             ("fd=3,tap=a", "--net tap=a: must not be with fd: that is its owner's"),
             ("fd=3,ip=1.2.3.4", "--net ip=1.2.3.4: must not be with fd: that is its owner's"),
             ("passt,tap=a", "--net tap=a: must not be with passt, which needs no tap"),
@@ -530,7 +666,7 @@ mod tests {
             ),
             (
                 "passt=on",
-                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, queue_size, \
+                "--net passt=on: there is no key passt: must be one of tap, fd, forward, ip, mask, mac, mtu, num_queues, queue_size, \
                  offload_tso, offload_ufo, offload_csum, vhost, id, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
             ),
             ("tap=a,ip=1.2.3", "--net ip=1.2.3: must be an IPv4 address as in 192.168.249.1"),

@@ -12,10 +12,12 @@ use super::options::{OptionError, Options, parse_number};
 use super::vcpus::CpusConfig;
 use super::zone::{self, ZoneOption};
 use super::{CpuCount, lists};
+use crate::field::Field;
 use crate::memory::{Size, Zone};
 use crate::numa::{LOCAL, Node, Nodes, REMOTE};
 
-pub(super) const OPTION: &str = "--numa";
+/// Where they are in a configuration.
+const OPTION: Field = Field::section("numa");
 const KEYS: [&str; 4] = ["guest_numa_id", "cpus", "memory_zones", "distances"];
 const MUST_BE_ID: &str = "must be the number of a node, at most 255";
 /// What Linux on x86-64 can tell apart, as most distributions build it.
@@ -55,29 +57,6 @@ struct NumaFields {
 struct DistanceFields {
     destination: u32,
     distance: u8,
-}
-
-/// What is wrong with a node, of so many that come before it; or with none of them.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    node: Option<usize>,
-    what: FieldError,
-}
-
-impl Wrong {
-    /// In the words of a JSON file.
-    pub(super) fn in_json(&self) -> String {
-        self.node.map_or_else(|| format!("memory{}", self.what), |index| format!("numa[{index}]{}", self.what))
-    }
-
-    /// In those of the command line.
-    pub(super) fn in_options(&self) -> OptionError {
-        if self.node.is_none() {
-            return zone::wrong_id(&self.what);
-        }
-        let FieldError { field, value, must } = self.what.clone();
-        OptionError::Value { option: OPTION, key: field, value, must }
-    }
 }
 
 impl From<NumaOption> for NumaFields {
@@ -132,12 +111,11 @@ impl NumaOption {
             memory_zones: zones.unwrap_or_default(),
             distances: distances.unwrap_or_default(),
         };
-        // As it was typed, not as it was understood.
-        Self::try_from(fields).map_err(|error| options.wrong_field(&error))
+        Self::try_from(fields).map_err(|error| options.wrong_field(error))
     }
 
-    fn wrong(index: usize, field: &'static str, value: &str, must: &str) -> Wrong {
-        Wrong { node: Some(index), what: FieldError::new(field, &value, must) }
+    fn wrong(index: usize, name: &'static str, value: &str, must: &str) -> FieldError {
+        FieldError::of(OPTION.at(index).member(name), &value, must)
     }
 }
 
@@ -159,7 +137,7 @@ pub(super) fn resolved(
     options: &[NumaOption],
     cpus: &CpusConfig,
     memory: &MemoryConfig,
-) -> Result<(Nodes, Vec<Zone>), Wrong> {
+) -> Result<(Nodes, Vec<Zone>), FieldError> {
     let nodes = if options.is_empty() {
         Nodes::one(cpus.boot.get())
     } else {
@@ -170,11 +148,11 @@ pub(super) fn resolved(
         Nodes::in_order(&distant(options)?)
     };
     let zones = placed(options, &nodes, &memory.zones());
-    check_sections(&zones)?;
+    check_sections(&zones, &memory.zones())?;
     Ok((nodes, zones.into_iter().map(|(_, zone)| zone).collect()))
 }
 
-fn check_ids(options: &[NumaOption]) -> Result<(), Wrong> {
+fn check_ids(options: &[NumaOption]) -> Result<(), FieldError> {
     let mut seen = BTreeSet::new();
     for (index, NumaOption { id, .. }) in options.iter().enumerate() {
         let wrong = |must: &str| NumaOption::wrong(index, "guest_numa_id", &id.to_string(), must);
@@ -189,7 +167,7 @@ fn check_ids(options: &[NumaOption]) -> Result<(), Wrong> {
 }
 
 /// Each vCPU is on one node.
-fn check_cpus(options: &[NumaOption], boot: CpuCount) -> Result<(), Wrong> {
+fn check_cpus(options: &[NumaOption], boot: CpuCount) -> Result<(), FieldError> {
     let mut left: BTreeSet<u16> = (0..boot.get()).collect();
     for (index, NumaOption { cpus, .. }) in options.iter().enumerate() {
         let written = lists::written(cpus);
@@ -211,7 +189,7 @@ fn check_cpus(options: &[NumaOption], boot: CpuCount) -> Result<(), Wrong> {
 }
 
 /// Threads of a core are on one node.
-fn check_cores(options: &[NumaOption], cpus: &CpusConfig) -> Result<(), Wrong> {
+fn check_cores(options: &[NumaOption], cpus: &CpusConfig) -> Result<(), FieldError> {
     let core = |cpu: u16| cpus.topology.core_of(cpu);
     for (index, option) in options.iter().enumerate() {
         let others = || options.iter().skip(index + 1).flat_map(|other| &other.cpus);
@@ -225,7 +203,7 @@ fn check_cores(options: &[NumaOption], cpus: &CpusConfig) -> Result<(), Wrong> {
 }
 
 /// Each zone is on one node, and each node has memory.
-fn check_zones(options: &[NumaOption], zones: &[ZoneOption]) -> Result<(), Wrong> {
+fn check_zones(options: &[NumaOption], zones: &[ZoneOption]) -> Result<(), FieldError> {
     let mut left: Vec<&str> = zones.iter().map(|zone| zone.id.as_str()).collect();
     for (index, option) in options.iter().enumerate() {
         let wrong = |must: &str| NumaOption::wrong(index, "memory_zones", &option.zones.join(","), must);
@@ -252,7 +230,7 @@ fn check_zones(options: &[NumaOption], zones: &[ZoneOption]) -> Result<(), Wrong
 }
 
 /// The nodes with all distances: what is said of one direction is true of the other, too.
-fn distant(options: &[NumaOption]) -> Result<Vec<Node>, Wrong> {
+fn distant(options: &[NumaOption]) -> Result<Vec<Node>, FieldError> {
     for (index, NumaOption { id, distances, .. }) in options.iter().enumerate() {
         for (to, distance) in distances {
             let wrong = |must: &str| NumaOption::wrong(index, "distances", &format!("[{to}@{distance}]"), must);
@@ -291,8 +269,11 @@ fn placed(options: &[NumaOption], nodes: &Nodes, zones: &[ZoneOption]) -> Vec<(S
 }
 
 /// A section is the unit in which the guest sets up its memory, so zones meet between sections.
-fn check_sections(zones: &[(String, Zone)]) -> Result<(), Wrong> {
-    let wrong = |id: &str, must: &str| Wrong { node: None, what: FieldError::new("zones", &id, must) };
+fn check_sections(zones: &[(String, Zone)], in_order: &[ZoneOption]) -> Result<(), FieldError> {
+    let wrong = |id: &str, must: &str| {
+        let found = in_order.iter().enumerate().find(|(_, zone)| zone.id == *id);
+        found.map_or_else(|| FieldError::without_value(zone::OPTION, must), |(index, zone)| zone.wrong(index, must))
+    };
     if let Some((id, _)) = zones.get(MAX_ZONES) {
         return Err(wrong(id, &format!("must be one of at most {MAX_ZONES} zones")));
     }

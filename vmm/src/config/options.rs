@@ -5,6 +5,7 @@
 use std::fmt::Display;
 
 use super::field::FieldError;
+use crate::field::Field;
 
 /// What is wrong with the text of an option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,30 +15,30 @@ use super::field::FieldError;
 )]
 pub enum OptionError {
     #[error("{option} {part}: must be written KEY=VALUE; the keys are {keys}")]
-    NotAPair { option: &'static str, part: String, keys: String },
+    NotAPair { option: Field, part: String, keys: String },
     #[error("{option} {key}=: has no value: must be {key}=VALUE")]
-    NoValue { option: &'static str, key: String },
+    NoValue { option: Field, key: String },
     #[error("{option} {key}={value}: there is no key {key}: must be one of {keys}")]
-    UnknownKey { option: &'static str, key: String, value: String, keys: String },
+    UnknownKey { option: Field, key: String, value: String, keys: String },
     #[error("{option} {key}={value}: {key} is given twice: must be given once")]
-    Duplicate { option: &'static str, key: String, value: String },
+    Duplicate { option: Field, key: String, value: String },
     #[error("{option} {text}: has an odd number of quotes: must close every one")]
-    OpenQuote { option: &'static str, text: String },
+    OpenQuote { option: Field, text: String },
     #[error("{option} {text}: has a list without end: must close every bracket")]
-    OpenBracket { option: &'static str, text: String },
+    OpenBracket { option: Field, text: String },
     #[error("{option} {keys}: is missing: must be given")]
-    Missing { option: &'static str, keys: &'static str },
+    Missing { option: Field, keys: &'static str },
     #[error("{option} {key}={value}: {must}")]
-    Value { option: &'static str, key: &'static str, value: String, must: String },
+    Value { option: Field, key: &'static str, value: String, must: String },
     #[error("{option} {value}: {must}")]
-    Word { option: &'static str, value: String, must: String },
-    #[error("{option}: {count} given: must be at most {max}")]
-    TooMany { option: &'static str, count: usize, max: usize },
+    Word { option: Field, value: String, must: String },
+    #[error(transparent)]
+    Field(#[from] FieldError),
 }
 
 impl OptionError {
     /// That the text of `option` is none of the words it can be.
-    pub(crate) fn word(option: &'static str, text: &str, must: &str) -> Self {
+    pub(crate) fn word(option: Field, text: &str, must: &str) -> Self {
         Self::Word { option, value: quoted_if_empty(text), must: must.to_owned() }
     }
 }
@@ -45,13 +46,13 @@ impl OptionError {
 /// The pairs of one option, each of a known key, none twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    option: &'static str,
+    option: Field,
     pairs: Vec<(&'static str, String)>,
 }
 
 impl Options {
-    /// Splits the text of `option` (its name with the dashes), whose keys are `keys`.
-    pub fn parse(option: &'static str, text: &str, keys: &[&'static str]) -> Result<Self, OptionError> {
+    /// Splits the text of `option`, whose keys are `keys`.
+    pub fn parse(option: Field, text: &str, keys: &[&'static str]) -> Result<Self, OptionError> {
         let mut pairs: Vec<(&'static str, String)> = Vec::new();
         let list = || keys.join(", ");
         for part in split(option, text)? {
@@ -75,13 +76,13 @@ impl Options {
 
     /// The option without any pair.
     #[must_use]
-    pub const fn none(option: &'static str) -> Self {
+    pub const fn none(option: Field) -> Self {
         Self { option, pairs: Vec::new() }
     }
 
-    /// The option, with its dashes.
+    /// The option.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn option(&self) -> Field {
         self.option
     }
 
@@ -115,9 +116,11 @@ impl Options {
         })
     }
 
-    /// What is wrong with the value of a field, in the words of this option.
-    pub(super) fn wrong_field(&self, error: &FieldError) -> OptionError {
-        self.wrong(error.field, self.get(error.field).unwrap_or_default(), &error.must)
+    /// What is wrong with the value of a field of this option: as it was typed, not as it was understood.
+    pub(super) fn wrong_field(&self, error: FieldError) -> OptionError {
+        let typed = self.get(error.field.name()).map(str::to_owned);
+        let error = error.within(self.option);
+        FieldError { value: typed.or(error.value), ..error }.into()
     }
 
     fn wrong(&self, key: &'static str, value: &str, must: &impl Display) -> OptionError {
@@ -126,7 +129,7 @@ impl Options {
 }
 
 /// Splits at commas outside double quotes, which are taken away, and outside lists, whose bracket follows the equals sign.
-fn split(option: &'static str, text: &str) -> Result<Vec<String>, OptionError> {
+fn split(option: Field, text: &str) -> Result<Vec<String>, OptionError> {
     let mut parts = vec![String::new()];
     let (mut quoted, mut depth) = (false, 0u32);
     for character in text.chars() {
@@ -179,15 +182,16 @@ pub(super) fn parse_number(digits: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const OPTION: Field = Field::section("x");
     const KEYS: [&str; 3] = ["size", "path", "thp"];
 
     fn message(text: &str) -> String {
-        Options::parse("--x", text, &KEYS).unwrap_err().to_string()
+        Options::parse(OPTION, text, &KEYS).unwrap_err().to_string()
     }
 
     #[test]
     fn pairs_are_found_by_key() {
-        let options = Options::parse("--x", r#"path="a,b=c.img",size=1"#, &KEYS).unwrap();
+        let options = Options::parse(OPTION, r#"path="a,b=c.img",size=1"#, &KEYS).unwrap();
         assert_eq!(options.get("path"), Some("a,b=c.img"));
         assert_eq!(options.get("size"), Some("1"));
         assert_eq!(options.get("thp"), None);
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn lists_hold_commas() {
-        let get = |text| Options::parse("--x", text, &KEYS).unwrap().get("path").map(str::to_owned);
+        let get = |text| Options::parse(OPTION, text, &KEYS).unwrap().get("path").map(str::to_owned);
         for (text, value) in [
             ("path=[a,[b,c],d],size=1", "[a,[b,c],d]"),
             ("size=1,path=[]", "[]"),
@@ -212,19 +216,19 @@ mod tests {
     #[test]
     fn wrong_text_is_named() {
         for (text, expected) in [
-            ("64G", "--x 64G: must be written KEY=VALUE; the keys are size, path, thp"),
-            ("", "--x \"\": must be written KEY=VALUE; the keys are size, path, thp"),
-            ("size=1,", "--x \"\": must be written KEY=VALUE; the keys are size, path, thp"),
-            ("size=", "--x size=: has no value: must be size=VALUE"),
-            ("sise=1", "--x sise=1: there is no key sise: must be one of size, path, thp"),
-            ("size=1,size=2", "--x size=2: size is given twice: must be given once"),
-            ("path=\"a", "--x path=\"a: has an odd number of quotes: must close every one"),
-            ("path=[a,[b],size=1", "--x path=[a,[b],size=1: has a list without end: must close every bracket"),
+            ("64G", "x 64G: must be written KEY=VALUE; the keys are size, path, thp"),
+            ("", "x \"\": must be written KEY=VALUE; the keys are size, path, thp"),
+            ("size=1,", "x \"\": must be written KEY=VALUE; the keys are size, path, thp"),
+            ("size=", "x size=: has no value: must be size=VALUE"),
+            ("sise=1", "x sise=1: there is no key sise: must be one of size, path, thp"),
+            ("size=1,size=2", "x size=2: size is given twice: must be given once"),
+            ("path=\"a", "x path=\"a: has an odd number of quotes: must close every one"),
+            ("path=[a,[b],size=1", "x path=[a,[b],size=1: has a list without end: must close every bracket"),
         ] {
             assert_eq!(message(text), expected);
         }
-        let options = Options::parse("--x", "thp=yes", &KEYS).unwrap();
-        assert_eq!(options.switch("thp", true).unwrap_err().to_string(), "--x thp=yes: must be on or off");
+        let options = Options::parse(OPTION, "thp=yes", &KEYS).unwrap();
+        assert_eq!(options.switch("thp", true).unwrap_err().to_string(), "x thp=yes: must be on or off");
     }
 
     #[test]

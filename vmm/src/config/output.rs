@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::file::{FileError, FileFault, kind};
+use crate::field::Field;
 
 /// A file to write to, open, with what it held before still in it.
 ///
@@ -14,7 +15,7 @@ use super::file::{FileError, FileFault, kind};
 /// has created it. So a VM that turns out to be impossible leaves no trace, provided that the process returns from `main`.
 #[derive(Debug)]
 pub struct OutputFile {
-    option: &'static str,
+    field: Field,
     path: PathBuf,
     /// None once it is committed.
     file: Option<File>,
@@ -23,16 +24,16 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Opens or creates the file that `option` names: a regular file, a character device or a pipe that someone reads.
-    pub fn open(option: &'static str, path: &Path) -> Result<Self, FileError> {
-        let output = |(file, created)| Self { option, path: path.to_owned(), file: Some(file), created, append: false };
-        open(path).map(output).map_err(|fault| fault.of(option, path))
+    /// Opens or creates the file that `field` names: a regular file, a character device or a pipe that someone reads.
+    pub fn open(field: Field, path: &Path) -> Result<Self, FileError> {
+        let output = |(file, created)| Self { field, path: path.to_owned(), file: Some(file), created, append: false };
+        open(path).map(output).map_err(|fault| fault.of(field, path))
     }
 
-    /// The option that names it, with its dashes.
+    /// The field that names it.
     #[must_use]
-    pub const fn option(&self) -> &'static str {
-        self.option
+    pub const fn field(&self) -> Field {
+        self.field
     }
 
     /// Its path, for messages.
@@ -50,7 +51,7 @@ impl OutputFile {
     pub fn writer(&self) -> Result<File, FileError> {
         let file = self.file.as_ref().ok_or(FileFault::Missing);
         let clone = file.and_then(|file| file.try_clone().map_err(FileFault::Io));
-        clone.map_err(|fault| fault.of(self.option, &self.path))
+        clone.map_err(|fault| fault.of(self.field, &self.path))
     }
 
     /// Lets [`commit`](Self::commit) keep what is in it: what is written goes behind that.
@@ -79,11 +80,11 @@ impl OutputFile {
                 Ok(()) => Ok(file),
                 Err(error) => {
                     self.file = Some(file);
-                    Err(FileFault::Io(error).of(self.option, &self.path))
+                    Err(FileFault::Io(error).of(self.field, &self.path))
                 }
             },
             // Only this function takes the file, and it consumes the rest.
-            None => Err(FileFault::Missing.of(self.option, &self.path)),
+            None => Err(FileFault::Missing.of(self.field, &self.path)),
         }
     }
 }
@@ -147,7 +148,7 @@ mod tests {
         for (append, expected) in [(false, "new"), (true, "old new")] {
             let path = tempfile::NamedTempFile::new().unwrap();
             fs::write(path.path(), "old ").unwrap();
-            let mut output = OutputFile::open("--serial", path.path()).unwrap();
+            let mut output = OutputFile::open(Field::of("serial", "file"), path.path()).unwrap();
             if append {
                 output.append();
             }

@@ -3,16 +3,22 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::cmdline::Cmdline;
 use super::error::ConfigError;
+use super::field::FieldError;
 use super::file::{FileError, FileFault, InputFile};
-use super::options::OptionError;
-use super::vm::PayloadFields;
+use crate::field::Field;
 use crate::layout::{FLASH, PAGE_SIZE};
 
-const KERNEL: &str = "--kernel";
-const INITRAMFS: &str = "--initramfs";
-const FIRMWARE: &str = "--firmware";
+const PAYLOAD: Field = Field::section("payload");
+/// What the boot CPU runs before any kernel.
+pub const FIRMWARE: Field = PAYLOAD.member("firmware");
+/// The kernel's image.
+pub const KERNEL: Field = PAYLOAD.member("kernel");
+/// What is handed to the kernel.
+pub const INITRAMFS: Field = PAYLOAD.member("initramfs");
 
 /// Bytes of the smallest firmware image.
 const FIRMWARE_MIN: u64 = 64 << 10;
@@ -20,6 +26,21 @@ const FIRMWARE_MIN: u64 = 64 << 10;
 const FIRMWARE_MAX: u64 = FLASH.end - FLASH.start;
 /// Firmware learns sizes as 32-bit numbers.
 const FETCHED_MAX: u64 = u32::MAX as u64;
+
+/// What a VM runs, in any combination.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PayloadFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) firmware: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kernel: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) initramfs: Option<PathBuf>,
+    /// The owner's part of it: flatboot's defaults come in front.
+    #[serde(default)]
+    pub(super) cmdline: String,
+}
 
 /// What the boot CPU runs first.
 #[derive(Debug)]
@@ -72,7 +93,8 @@ impl PayloadOption {
             (None, Some(kernel)) => First::Kernel(kernel.clone()),
             (Some(image), kernel) => First::Firmware { image: image.clone(), kernel: kernel.clone() },
             (None, None) => {
-                return Err(OptionError::Missing { option: KERNEL, keys: "FILE or --firmware FILE" }.into());
+                let must = "has neither kernel nor firmware: must have one of them";
+                return Err(FieldError::without_value(PAYLOAD, must).into());
             }
         };
         let parsed = Self { first, cmdline: Cmdline::new(cmdline, console)?, initramfs: initramfs.clone() };
@@ -102,13 +124,16 @@ impl PayloadOption {
     }
 }
 
-/// What is for the kernel of `--kernel` would be lost on one that firmware finds on a disk.
-fn check_without_kernel(fields: &PayloadFields) -> Result<(), OptionError> {
-    const MUST: &str = "must be with --kernel: what firmware finds on a disk brings its own";
+/// What is for the kernel would be lost on one that firmware finds on a disk.
+fn check_without_kernel(fields: &PayloadFields) -> Result<(), FieldError> {
+    const MUST: &str = "must be with a kernel: what firmware finds on a disk brings its own";
     if let Some(path) = &fields.initramfs {
-        return Err(OptionError::word(INITRAMFS, &path.display().to_string(), MUST));
+        return Err(FieldError::of(INITRAMFS, &path.display(), MUST));
     }
-    if fields.cmdline.trim().is_empty() { Ok(()) } else { Err(OptionError::word("--cmdline", &fields.cmdline, MUST)) }
+    if fields.cmdline.trim().is_empty() {
+        return Ok(());
+    }
+    Err(FieldError::of(PAYLOAD.member("cmdline"), &fields.cmdline, MUST))
 }
 
 fn open_firmware(path: &Path) -> Result<InputFile, FileError> {
@@ -124,17 +149,17 @@ fn open_firmware(path: &Path) -> Result<InputFile, FileError> {
 }
 
 fn check_fetched(kernel: &KernelConfig) -> Result<(), FileError> {
-    for (option, file) in [(KERNEL, Some(&kernel.image)), (INITRAMFS, kernel.initramfs.as_ref())] {
+    for (field, file) in [(KERNEL, Some(&kernel.image)), (INITRAMFS, kernel.initramfs.as_ref())] {
         if let Some(file) = file.filter(|file| file.length() > FETCHED_MAX) {
-            return Err(FileFault::TooLong { length: file.length(), max: FETCHED_MAX }.of(option, file.path()));
+            return Err(FileFault::TooLong { length: file.length(), max: FETCHED_MAX }.of(field, file.path()));
         }
     }
     Ok(())
 }
 
 impl Payload {
-    /// Its files, with the options that name them.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &InputFile)> {
+    /// Its files, with the fields that name them.
+    pub(super) fn files(&self) -> impl Iterator<Item = (Field, &InputFile)> {
         let (firmware, kernel) = match self {
             Self::Kernel(kernel) => (None, Some(kernel)),
             Self::Firmware(firmware) => (Some(&firmware.image), firmware.kernel.as_ref()),
@@ -170,14 +195,14 @@ mod tests {
             PayloadOption::parse(&fields, false).unwrap();
         }
         for (fields, expected) in [
-            (fields("", "", "", ""), "--kernel FILE or --firmware FILE: is missing: must be given"),
+            (fields("", "", "", ""), "payload: has neither kernel nor firmware: must have one of them"),
             (
                 fields("f", "", "i", ""),
-                "--initramfs i: must be with --kernel: what firmware finds on a disk brings its own",
+                "payload.initramfs=i: must be with a kernel: what firmware finds on a disk brings its own",
             ),
             (
                 fields("f", "", "", "quiet"),
-                "--cmdline quiet: must be with --kernel: what firmware finds on a disk brings its own",
+                "payload.cmdline=quiet: must be with a kernel: what firmware finds on a disk brings its own",
             ),
         ] {
             let error = PayloadOption::parse(&fields, false).unwrap_err();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number, parse_size};
 use crate::devices::virtio::limit::{Limiter, Rate};
 
@@ -51,15 +52,17 @@ impl RateConfig {
         Ok(Option::deserialize(field)?.filter(|limits| *limits != Self::default()))
     }
 
-    /// What is wrong with one that was not [parsed](Self::parse), as the path of a field and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        for (name, bucket) in [("bandwidth", self.bandwidth), ("ops", self.ops)] {
+    /// What is wrong with one that was not [parsed](Self::parse), of a device that the caller knows.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
+        let bandwidth = ("rate_limiter_config.bandwidth.size", "rate_limiter_config.bandwidth.refill_time");
+        let ops = ("rate_limiter_config.ops.size", "rate_limiter_config.ops.refill_time");
+        for ((size_name, time_name), bucket) in [(bandwidth, self.bandwidth), (ops, self.ops)] {
             let Some(BucketFields { size, refill_time, .. }) = bucket else { continue };
             if size == 0 {
-                return Err(format!("rate_limiter_config.{name}.size=0: {SIZE}"));
+                return Err(FieldError::new(size_name, &size, SIZE));
             }
             if !(1..=REFILL_MAX).contains(&refill_time) {
-                return Err(format!("rate_limiter_config.{name}.refill_time={refill_time}: {REFILL}"));
+                return Err(FieldError::new(time_name, &refill_time, REFILL));
             }
         }
         Ok(())
@@ -90,17 +93,20 @@ fn bucket(
     match fields {
         (None, None, None) => Ok(None),
         (Some(size), one_time_burst, Some(refill_time)) => Ok(Some(BucketFields { size, one_time_burst, refill_time })),
-        _ => Err(OptionError::Missing { option: options.name(), keys: both }),
+        _ => Err(OptionError::Missing { option: options.option(), keys: both }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
+    use crate::field::Field;
 
     fn parse(text: &str) -> Result<Option<RateConfig>, String> {
-        let options = Options::parse("--disk", text, &KEYS).map_err(|error| error.to_string())?;
-        RateConfig::parse(&options).map_err(|error| error.to_string())
+        let parsed =
+            Options::parse(Field::section("disks"), text, &KEYS).and_then(|options| RateConfig::parse(&options));
+        parsed.map_err(|error| in_options(|| error.to_string()))
     }
 
     #[test]
@@ -137,7 +143,7 @@ mod tests {
             ),
         ] {
             let limits: RateConfig = serde_json::from_str(json).unwrap();
-            assert_eq!(limits.check(), Err(expected.to_owned()));
+            assert_eq!(limits.check().unwrap_err().alone(), expected);
         }
     }
 }

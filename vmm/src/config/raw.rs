@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use super::cmdline::Cmdline;
 
+/// What is below this in the help is not for those who just run guests.
+const STUDIES: &str = "For studies of boot time";
+
 /// The options that give a VM its shape.
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
 pub struct ShapeArgs {
-    /// Virtual CPUs: boot=N, 1 to 1024, how they are grouped, where they run, what
-    /// they can, and what their threads do first
+    /// Virtual CPUs: boot=N, 1 to 1024, how they are grouped, where they run, and
+    /// what they can
     ///
     ///   topology=T:C:D:P     threads of a core, cores of a die, dies of a
     ///                        package, packages [1:N:1:1]
@@ -19,12 +22,10 @@ pub struct ShapeArgs {
     ///                        [0@[0-3],1@[2,4]]; the others run on all
     ///   nested=on|off        the guest may run VMs of its own (VMX, SVM), where
     ///                        this host's KVM can [on]
-    ///   early=on|off         back what the guest touches first, kernel and
-    ///                        first memmap, while they wait for their start [on]
     #[arg(long, value_name = "boot=N[,KEY=VALUE]...", default_value = "boot=1", verbatim_doc_comment)]
     pub cpus: String,
 
-    /// Guest memory: size=SIZE and how the host backs it
+    /// Guest memory: size=SIZE and how the host backs it [512M]
     ///
     /// SIZE is a number of bytes, with K, M, G or T after it for 2^10, 2^20,
     /// 2^30 or 2^40 of them: at least 64M, a multiple of 1M, at most what the
@@ -37,25 +38,14 @@ pub struct ShapeArgs {
     ///   thp=on|off|all       ask for transparent huge pages: on, behind kernel
     ///                        and memmap, or behind all that prefault=on backs;
     ///                        all, everywhere [on]
-    ///   prefault=on|off|arenas
-    ///                        back memory before the guest runs, by a thread
-    ///                        for each host CPU, up to 16: all of it, or the
-    ///                        memmap's arenas. What the host cannot give is an
-    ///                        error at start [off]
-    ///
-    /// Each part of the fast boot can be switched off, to measure its worth:
-    ///
-    ///   layout=split|pc      below 4 GiB, 512M (1G with 1G pages), or up to 3G
-    ///                        as other VMMs have it [split]
-    ///   arenas=on|off        the hand-off says where the memmap goes [on]
-    ///   zeroed=on|off        the hand-off says which memory is zero [on]
-    ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
-    ///                        apart, to study such maps [0]
-    #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", default_value = "size=512M", verbatim_doc_comment)]
-    pub memory: String,
+    ///   prefault=on|off      back all memory before the guest runs, by a thread
+    ///                        for each host CPU, up to 16. What the host cannot
+    ///                        give is an error at start [off]
+    #[arg(long, value_name = "size=SIZE[,KEY=VALUE]...", verbatim_doc_comment)]
+    pub memory: Option<String>,
 
     /// A part of guest memory that is backed in its own way; may be given several
-    /// times, with --memory size=0
+    /// times, then without a size of --memory
     ///
     ///   id=NAME              what --numa calls it
     ///   size=SIZE            a multiple of 128M, but for the last in memory
@@ -79,12 +69,41 @@ pub struct ShapeArgs {
     ///                        to others, 11 to 254, the same both ways [20]
     #[arg(long, value_name = "guest_numa_id=ID[,KEY=VALUE]...", num_args = 1.., verbatim_doc_comment)]
     pub numa: Vec<String>,
+
+    /// What nobody needs who just runs guests: each part of the fast boot can be
+    /// switched off, to measure its worth, and what a kernel is told can be odd
+    ///
+    ///   layout=split|pc      below 4 GiB, 512M (1G with 1G pages), or up to 3G
+    ///                        as other VMMs have it [split]
+    ///   arenas=on|off        the hand-off says where the memmap goes [on]
+    ///   zeroed=on|off        the hand-off says which memory is zero [on]
+    ///   holes=N              cut memory above 4 GiB into N + 1 parts, 128M
+    ///                        apart [0]
+    ///   early=on|off         vCPU threads back what the guest touches first,
+    ///                        kernel and first memmap, while they wait for their
+    ///                        start [on]
+    ///   prefault_arenas=on|off
+    ///                        back the memmap's arenas before the guest runs [off]
+    ///   handoff=on|off       the hand-off tells the guest about its memory, so
+    ///                        that a kernel which knows it sets up its memory in
+    ///                        parallel; others ignore it [on]
+    ///   handoff_file=FILE    the bytes of FILE take its place, as they are
+    #[arg(long, value_name = "KEY=VALUE[,KEY=VALUE]...", num_args = 1.., help_heading = STUDIES, verbatim_doc_comment)]
+    pub study: Vec<String>,
+}
+
+impl ShapeArgs {
+    /// The text of `--memory`, or what it is as good as where nobody has typed one.
+    pub(super) fn memory(&self) -> &str {
+        let unsaid = if self.memory_zones.is_empty() { "size=512M" } else { "size=0" };
+        self.memory.as_deref().unwrap_or(unsaid)
+    }
 }
 
 /// What `flatboot run` without options gives.
 impl Default for ShapeArgs {
     fn default() -> Self {
-        Self { cpus: "boot=1".to_owned(), memory: "size=512M".to_owned(), memory_zones: Vec::new(), numa: Vec::new() }
+        Self { cpus: "boot=1".to_owned(), memory: None, memory_zones: Vec::new(), numa: Vec::new(), study: Vec::new() }
     }
 }
 
@@ -117,13 +136,6 @@ pub struct RawConfig {
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
     pub shape: ShapeArgs,
 
-    /// What tells the guest about its memory: the planned table, none, or FILE
-    ///
-    /// The table lets a kernel that knows it set up its memory in parallel; others ignore it. The bytes of FILE take its place
-    /// as they are, to study how a kernel treats them.
-    #[arg(long, value_name = "planned|off|file=FILE", default_value = "planned")]
-    pub handoff: String,
-
     /// Raw disk, a file or a block device of whole 512-byte sectors; may be given 13 times
     ///
     /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off].
@@ -149,7 +161,8 @@ pub struct RawConfig {
     ///
     /// tap=NAME is an interface of the host. It is made if it is not there, which takes CAP_NET_ADMIN, and goes with the VM;
     /// without it, one gets the next free name. fd=N is one that flatboot was started with, opened with IFF_NO_PI and
-    /// IFF_VNET_HDR, or a stream socket to a program that speaks as passt does.
+    /// IFF_VNET_HDR, or a stream socket to a program that speaks as passt does. num_queues=N [2] over a tap is two for each pair;
+    /// fd=[N,N] has a descriptor for each.
     ///
     /// ip=ADDRESS and mask=ADDRESS [255.255.255.0] are the host's end; mac=ADDRESS [random] is the guest's. mtu=BYTES is the
     /// longest packet that either sends. Rates are limited as those of disks, in each direction; id=NAME is for the control API.
@@ -233,7 +246,6 @@ impl Default for RawConfig {
             initramfs: None,
             cmdline: String::new(),
             shape: ShapeArgs::default(),
-            handoff: "planned".to_owned(),
             disks: Vec::new(),
             nets: Vec::new(),
             vsock: None,

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::file::FileError;
 use super::options::OptionError;
 use super::output::OutputFile;
+use crate::field::Field;
+
+const OPTION: Field = Field::section("serial");
 
 /// What the serial port is connected to.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ impl SerialOption {
             "off" => Ok(Self::Off),
             _ => match text.strip_prefix("file=") {
                 Some(path) if !path.is_empty() => Ok(Self::File(path.into())),
-                _ => Err(OptionError::word("--serial", text, "must be tty, file=FILE, null or off")),
+                _ => Err(OptionError::word(OPTION, text, "must be tty, file=FILE, null or off")),
             },
         }
     }
@@ -55,7 +58,7 @@ impl SerialOption {
     pub(super) fn open(self) -> Result<SerialConfig, FileError> {
         Ok(match self {
             Self::Tty => SerialConfig::Tty,
-            Self::File(path) => SerialConfig::File(OutputFile::open("--serial", &path)?),
+            Self::File(path) => SerialConfig::File(OutputFile::open(OPTION.member("file"), &path)?),
             Self::Null => SerialConfig::Null,
             Self::Off => SerialConfig::Off,
         })
@@ -72,7 +75,7 @@ mod tests {
         assert_eq!(SerialOption::parse("file=a=b,c"), Ok(SerialOption::File("a=b,c".into())));
         for (text, shown) in [("", "\"\""), ("file", "file"), ("file=", "file="), ("pty", "pty"), ("TTY", "TTY")] {
             let error = SerialOption::parse(text).unwrap_err().to_string();
-            assert_eq!(error, format!("--serial {shown}: must be tty, file=FILE, null or off"));
+            assert_eq!(error, format!("serial {shown}: must be tty, file=FILE, null or off"));
         }
     }
 }

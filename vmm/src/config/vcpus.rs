@@ -10,8 +10,9 @@ use super::field::FieldError;
 use super::lists;
 use super::options::{OptionError, Options, parse_number};
 use crate::cpu::topology::CpuTopology;
+use crate::field::Field;
 
-const OPTION: &str = "--cpus";
+const OPTION: Field = Field::section("cpus");
 const MUST_BE_TOPOLOGY: &str = "must be THREADS_PER_CORE:CORES_PER_DIE:DIES_PER_PACKAGE:PACKAGES, none of them 0";
 /// What the set of CPUs that the C library and rustix have ends with.
 const LAST_HOST_CPU: u16 = 1023;
@@ -21,7 +22,7 @@ const _: () = assert!(CpuCount::MAX <= 1 << 10);
 
 /// How many vCPUs a VM has: 1 to 1024, which is what most hosts' KVM is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "u16", into = "u16")]
+#[serde(try_from = "u64", into = "u16")]
 pub struct CpuCount(u16);
 
 /// A number that is none of these.
@@ -40,7 +41,7 @@ impl CpuCount {
     }
 }
 
-/// The vCPUs, where their threads run, and what those do before the guest runs.
+/// The vCPUs, and where their threads run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "CpusFields", into = "CpusFields")]
 pub struct CpusConfig {
@@ -50,8 +51,6 @@ pub struct CpusConfig {
     pub topology: CpuTopology,
     /// The host's CPUs that a vCPU's thread runs on; one that is not here runs on all.
     pub affinity: BTreeMap<u16, BTreeSet<u16>>,
-    /// Whether their threads back what the guest touches first while they wait for their start.
-    pub early: bool,
     /// Whether the guest may run VMs of its own, where the host's KVM can.
     pub nested: bool,
 }
@@ -67,7 +66,6 @@ struct CpusFields {
     topology: Option<TopologyFields>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     affinity: Vec<AffinityFields>,
-    early: bool,
     nested: bool,
 }
 
@@ -109,16 +107,16 @@ impl fmt::Display for TopologyFields {
 
 impl Default for CpusFields {
     fn default() -> Self {
-        let CpusConfig { boot, early, nested, .. } = CpusConfig::default();
-        Self { boot_vcpus: boot, max_vcpus: None, topology: None, affinity: Vec::new(), early, nested }
+        let CpusConfig { boot, nested, .. } = CpusConfig::default();
+        Self { boot_vcpus: boot, max_vcpus: None, topology: None, affinity: Vec::new(), nested }
     }
 }
 
 impl From<CpusConfig> for CpusFields {
-    fn from(CpusConfig { boot, topology, affinity, early, nested }: CpusConfig) -> Self {
+    fn from(CpusConfig { boot, topology, affinity, nested }: CpusConfig) -> Self {
         let topology = (!topology.is_flat()).then(|| topology.into());
         let affinity = affinity.into_iter().map(|(vcpu, host_cpus)| AffinityFields { vcpu, host_cpus }).collect();
-        Self { boot_vcpus: boot, max_vcpus: Some(boot.get().into()), topology, affinity, early, nested }
+        Self { boot_vcpus: boot, max_vcpus: Some(boot.get().into()), topology, affinity, nested }
     }
 }
 
@@ -126,32 +124,27 @@ impl TryFrom<CpusFields> for CpusConfig {
     type Error = FieldError;
 
     fn try_from(fields: CpusFields) -> Result<Self, FieldError> {
-        let CpusFields { boot_vcpus: boot, max_vcpus, topology, affinity, early, nested } = fields;
+        let CpusFields { boot_vcpus: boot, max_vcpus, topology, affinity, nested } = fields;
         if let Some(max) = max_vcpus.filter(|max| *max < boot.get().into()) {
             return Err(FieldError::new("max_vcpus", &max, &format!("must be at least boot_vcpus, {boot}")));
         }
         let topology = grouped(boot, max_vcpus, topology)?;
-        Ok(Self { boot, topology, affinity: pinned(boot, affinity)?, early, nested })
+        Ok(Self { boot, topology, affinity: pinned(boot, affinity)?, nested })
     }
 }
 
 impl Default for CpusConfig {
     fn default() -> Self {
         let topology = CpuTopology::flat(1);
-        Self { boot: CpuCount(1), topology, affinity: BTreeMap::new(), early: true, nested: true }
+        Self { boot: CpuCount(1), topology, affinity: BTreeMap::new(), nested: true }
     }
 }
 
 impl CpusConfig {
     /// Takes the text of `--cpus`.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
-        let options = Options::parse(OPTION, text, &["boot", "topology", "affinity", "early", "nested"])?;
-        let boot = options.value("boot", |value| {
-            parse_number(value)
-                .and_then(|number| u16::try_from(number).ok())
-                .and_then(|number| CpuCount::try_from(number).ok())
-                .ok_or(NoCpuCount)
-        })?;
+        let options = Options::parse(OPTION, text, &["boot", "topology", "affinity", "nested"])?;
+        let boot = options.value("boot", |value| parse_number(value).ok_or(NoCpuCount).and_then(CpuCount::try_from))?;
         let fields = CpusFields {
             boot_vcpus: boot.ok_or(OptionError::Missing { option: OPTION, keys: "boot=N" })?,
             max_vcpus: None,
@@ -159,11 +152,9 @@ impl CpusConfig {
             affinity: options
                 .value("affinity", |value| parse_affinity(value).ok_or_else(must_be_affinity))?
                 .unwrap_or_default(),
-            early: options.switch("early", true)?,
             nested: options.switch("nested", true)?,
         };
-        // As it was typed, not as it was understood.
-        Self::try_from(fields).map_err(|error| options.wrong_field(&error))
+        Self::try_from(fields).map_err(|error| options.wrong_field(error))
     }
 
     /// Where the thread of each vCPU runs, in order; on all of the host's CPUs without a set.
@@ -233,11 +224,12 @@ fn must_be_affinity() -> String {
     format!("must be [VCPU@[HOST_CPUS],...], host CPUs as in 0-3,7, none above {LAST_HOST_CPU}")
 }
 
-impl TryFrom<u16> for CpuCount {
+impl TryFrom<u64> for CpuCount {
     type Error = NoCpuCount;
 
-    fn try_from(number: u16) -> Result<Self, NoCpuCount> {
-        if (1..=Self::MAX).contains(&number) { Ok(Self(number)) } else { Err(NoCpuCount) }
+    fn try_from(number: u64) -> Result<Self, NoCpuCount> {
+        let number = u16::try_from(number).ok().filter(|number| (1..=Self::MAX).contains(number));
+        number.map(Self).ok_or(NoCpuCount)
     }
 }
 
@@ -256,38 +248,36 @@ impl fmt::Display for CpuCount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
+
+    fn said(text: &str) -> String {
+        in_options(|| CpusConfig::parse(text).unwrap_err().to_string())
+    }
 
     #[test]
     fn one_to_1024() {
         for (text, count) in [("boot=1", 1), ("boot=1024", 1024)] {
             let cpus = CpusConfig::parse(text).unwrap();
-            assert_eq!((cpus.boot.get(), cpus.early, cpus.nested), (count, true, true));
+            assert_eq!((cpus.boot.get(), cpus.nested), (count, true));
         }
         for value in ["0", "1025", "-1", "4.0", "four", "18446744073709551617"] {
             assert_eq!(
-                CpusConfig::parse(&format!("boot={value}")).unwrap_err().to_string(),
+                said(&format!("boot={value}")),
                 format!("--cpus boot={value}: must be a number of vCPUs, 1 to 1024")
             );
         }
-        assert_eq!(
-            CpusConfig::parse("max=4").unwrap_err().to_string(),
-            "--cpus max=4: there is no key max: must be one of boot, topology, affinity, early, nested"
-        );
-        assert_eq!(
-            CpusConfig::parse("4").unwrap_err().to_string(),
-            "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, early, nested"
-        );
+        assert_eq!(said("max=4"), "--cpus max=4: there is no key max: must be one of boot, topology, affinity, nested");
+        assert_eq!(said("4"), "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, nested");
     }
 
     #[test]
-    fn early_work_and_nesting_can_be_switched_off() {
+    fn nesting_can_be_switched_off() {
         assert!(!CpusConfig::parse("boot=2,nested=off").unwrap().nested);
-        assert!(!CpusConfig::parse("boot=2,early=off").unwrap().early);
         for (text, expected) in [
-            ("boot=2,early=no", "--cpus early=no: must be on or off"),
-            ("early=off", "--cpus boot=N: is missing: must be given"),
+            ("boot=2,nested=no", "--cpus nested=no: must be on or off"),
+            ("nested=off", "--cpus boot=N: is missing: must be given"),
         ] {
-            assert_eq!(CpusConfig::parse(text).unwrap_err().to_string(), expected);
+            assert_eq!(said(text), expected);
         }
     }
 
@@ -307,13 +297,13 @@ mod tests {
     fn wrong_groups_and_pins_are_named() {
         let shape = "must be THREADS_PER_CORE:CORES_PER_DIE:DIES_PER_PACKAGE:PACKAGES, none of them 0";
         for value in ["2", "2:1:1", "2:1:1:0", "2:1:1:1:1", "a:1:1:1", "2:1:1:", "65536:1:1:1"] {
-            let error = CpusConfig::parse(&format!("boot=2,topology={value}")).unwrap_err();
-            assert_eq!(error.to_string(), format!("--cpus topology={value}: {shape}"));
+            let error = said(&format!("boot=2,topology={value}"));
+            assert_eq!(error, format!("--cpus topology={value}: {shape}"));
         }
         let pins = "must be [VCPU@[HOST_CPUS],...], host CPUs as in 0-3,7, none above 1023";
         for value in ["0", "[0]", "[0@]", "[0@[]]", "[0@[3-1]]", "[0@[1024]]", "[a@[1]]", "[0@[1],]", "[0@1]2"] {
-            let error = CpusConfig::parse(&format!("boot=2,affinity={value}")).unwrap_err();
-            assert_eq!(error.to_string(), format!("--cpus affinity={value}: {pins}"));
+            let error = said(&format!("boot=2,affinity={value}"));
+            assert_eq!(error, format!("--cpus affinity={value}: {pins}"));
         }
         for (text, expected) in [
             (
@@ -323,7 +313,7 @@ mod tests {
             ("boot=2,affinity=[2@[0]]", "--cpus affinity=[2@[0]]: must be of a vCPU below 2"),
             ("boot=2,affinity=[1@[0],1@[1]]", "--cpus affinity=[1@[0],1@[1]]: must name each vCPU once"),
         ] {
-            assert_eq!(CpusConfig::parse(text).unwrap_err().to_string(), expected);
+            assert_eq!(said(text), expected);
         }
     }
 }

@@ -10,22 +10,27 @@ use serde_json::Value;
 
 use super::balloon::BalloonConfig;
 use super::console::ConsoleOption;
-use super::disk::DiskOption;
-use super::error::{ConfigError, JsonError};
+use super::disk::{self, DiskOption};
+use super::error::{ConfigError, ReadError};
 use super::field::FieldError;
-use super::file::{FileError, FileFault};
-use super::handoff::HandOffOption;
+use super::file::FileFault;
+use super::json;
 use super::limits::{MAX_DEVICES, MAX_SHUTDOWN_TIMEOUT};
 use super::memory::MemoryConfig;
-use super::net::NetOption;
+use super::net::{self, NetOption};
 use super::numa::{self, NumaOption};
+use super::payload::{PayloadFields, PayloadOption};
 use super::serial::SerialOption;
+use super::study::StudyConfig;
 use super::vcpus::CpusConfig;
-use super::vsock::VsockOption;
+use super::vsock::{self, VsockOption};
 use crate::devices::virtio::net::Mac;
+use crate::field::Field;
 use crate::keeper;
+use crate::memory::Size;
 
-const OPTION: &str = "--config";
+const SERIAL_LIMIT: Field = Field::section("serial_limit");
+const SHUTDOWN_TIMEOUT: Field = Field::section("shutdown_timeout");
 /// Longer is no configuration.
 const LENGTH_MAX: u64 = 1 << 20;
 
@@ -41,8 +46,6 @@ pub struct VmConfig {
     pub(super) memory: MemoryConfig,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) numa: Vec<NumaOption>,
-    #[serde(default)]
-    pub(super) handoff: HandOffOption,
     #[serde(default)]
     pub(super) disks: Vec<DiskOption>,
     #[serde(default)]
@@ -70,21 +73,9 @@ pub struct VmConfig {
     /// In seconds.
     #[serde(default = "default_shutdown_timeout")]
     pub(super) shutdown_timeout: u64,
-}
-
-/// What it runs, in any combination.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PayloadFields {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) firmware: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) kernel: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) initramfs: Option<PathBuf>,
-    /// The owner's part of it: flatboot's defaults come in front.
-    #[serde(default)]
-    pub(super) cmdline: String,
+    /// Nothing that a user needs.
+    #[serde(default, skip_serializing_if = "StudyConfig::is_default")]
+    pub(super) study: StudyConfig,
 }
 
 /// Why a VM gets no more devices.
@@ -121,75 +112,61 @@ const fn default_shutdown_timeout() -> u64 {
 }
 
 impl VmConfig {
-    /// Reads the JSON file of `--config`.
-    pub fn read(path: PathBuf) -> Result<Self, ConfigError> {
-        let text = match read(&path) {
-            Ok(text) => text,
-            Err(fault) => return Err(FileError { option: OPTION, path, fault }.into()),
-        };
-        let named = |what| JsonError { path: format!("{OPTION} {}", path.display()), what };
-        Ok(Self::from_json(&text).map_err(named)?)
+    /// Reads a JSON file.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        Self::from_json(&read(path)?).map_err(ReadError::Json)
     }
 
     /// Takes JSON; what is wrong is said with the path of the field.
     pub(super) fn from_json(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
-        Self::from_value(value)
+        Self::from_value(&value)
     }
 
-    pub(super) fn from_value(value: Value) -> Result<Self, String> {
-        let config: Self = serde_path_to_error::deserialize(value).map_err(|error| {
-            let (path, what) = (error.path().to_string(), error.inner().to_string());
-            match path.as_str() {
-                "." => what,
-                // A field of a section begins with its point.
-                _ if what.starts_with('.') => format!("{path}{what}"),
-                _ => format!("{path}: {what}"),
-            }
-        })?;
-        config.check()?;
+    pub(super) fn from_value(value: &Value) -> Result<Self, String> {
+        let config: Self = json::take(value)?;
+        config.check().map_err(|error| error.to_string())?;
         Ok(config)
     }
 
-    /// What goes together.
-    fn check(&self) -> Result<(), String> {
-        let PayloadFields { firmware, kernel, initramfs, cmdline } = &self.payload;
-        if firmware.is_none() && kernel.is_none() {
-            return Err("payload: has neither kernel nor firmware: must have one of them".to_owned());
+    /// What goes together, and what each value can be that has no type of its own.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        numa::resolved(&self.numa, &self.cpus, &self.memory)?;
+        PayloadOption::parse(&self.payload, self.serial.is_console())?;
+        self.check_devices()?;
+        self.study.check(&self.memory)?;
+        let serial_is_file = matches!(self.serial, SerialOption::File(_));
+        if let Some(limit) = self.serial_limit.filter(|_| !serial_is_file) {
+            let must = "must be with a serial port that writes to a file";
+            return Err(FieldError::of(SERIAL_LIMIT, &format_args!("{:#}", Size(limit)), must).into());
         }
-        let for_kernel = [("initramfs", initramfs.is_some()), ("cmdline", !cmdline.trim().is_empty())];
-        if let Some((field, _)) = for_kernel.into_iter().find(|(_, given)| *given && kernel.is_none()) {
-            let why = "what firmware finds on a disk brings its own";
-            return Err(format!("payload.{field}: must be with payload.kernel: {why}"));
+        let seconds = self.shutdown_timeout;
+        if seconds > MAX_SHUTDOWN_TIMEOUT {
+            return Err(FieldError::of(SHUTDOWN_TIMEOUT, &seconds, &must_be_timeout()).into());
         }
-        numa::resolved(&self.numa, &self.cpus, &self.memory).map_err(|wrong| wrong.in_json())?;
+        Ok(())
+    }
+
+    fn check_devices(&self) -> Result<(), ConfigError> {
         let devices = self.devices();
         if devices > MAX_DEVICES {
-            return Err(format!(
-                "disks, net, vsock, console and balloon: have {devices}: must be at most {MAX_DEVICES} in all"
-            ));
+            return Err(ConfigError::TooMany(devices));
         }
         for (index, disk) in self.disks.iter().enumerate() {
-            disk.check().map_err(|wrong| format!("disks[{index}].{wrong}"))?;
+            disk.check().map_err(|wrong| wrong.within(disk::OPTION.at(index)))?;
         }
         for (index, net) in self.net.iter().enumerate() {
-            net.check().map_err(|wrong| format!("net[{index}].{wrong}"))?;
+            net.check().map_err(|wrong| wrong.within(net::OPTION.at(index)))?;
         }
         if let Some(vsock) = &self.vsock {
-            vsock.check().map_err(|wrong| format!("vsock.{wrong}"))?;
+            vsock.check().map_err(|wrong| wrong.within(vsock::OPTION))?;
         }
         self.console.check()?;
         self.balloon.iter().try_for_each(|balloon| balloon.check(&self.memory))?;
         let mut earlier = HashSet::new();
-        if let Some((path, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
-            return Err(format!("{path}.id={id}: is that of another device: must be the id of no other"));
-        }
-        if let (Some(limit), false) = (self.serial_limit, matches!(self.serial, SerialOption::File(_))) {
-            return Err(format!("serial_limit={limit}: must be with a serial port whose mode is File"));
-        }
-        if self.shutdown_timeout > MAX_SHUTDOWN_TIMEOUT {
-            let seconds = self.shutdown_timeout;
-            return Err(format!("shutdown_timeout={seconds}: must be at most {MAX_SHUTDOWN_TIMEOUT}"));
+        if let Some((device, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
+            let must = "is that of another device: must be the id of no other";
+            return Err(FieldError::of(device.member("id"), &id, must).into());
         }
         Ok(())
     }
@@ -229,23 +206,23 @@ impl VmConfig {
     }
 
     /// From now on the guest is to give up `size` bytes; what is wrong is said of `field`.
-    pub fn resize_balloon(&mut self, size: u64, field: &'static str) -> Result<(), String> {
+    pub fn resize_balloon(&mut self, size: u64, field: Field) -> Result<(), FieldError> {
         let Some(balloon) = &mut self.balloon else {
             if size == 0 {
                 return Ok(());
             }
-            return Err(format!("{field}={size}: there is no balloon: must be absent, or 0"));
+            return Err(FieldError::of(field, &size, "there is no balloon: must be absent, or 0"));
         };
-        *balloon = balloon.resized(size, &self.memory).map_err(|error| FieldError { field, ..error }.alone())?;
+        *balloon = balloon.resized(size, &self.memory).map_err(|error| FieldError { field, ..error })?;
         Ok(())
     }
 
     /// The devices that have a name, where each is, and its name.
-    fn named(&self) -> impl Iterator<Item = (String, &str)> {
-        let disks = self.disks.iter().enumerate().map(|(index, disk)| (format!("disks[{index}]"), disk.id.as_deref()));
-        let nets = self.net.iter().enumerate().map(|(index, net)| (format!("net[{index}]"), net.id.as_deref()));
-        let vsock = self.vsock.iter().map(|vsock| ("vsock".to_owned(), vsock.id.as_deref()));
-        disks.chain(nets).chain(vsock).filter_map(|(path, id)| Some((path, id?)))
+    fn named(&self) -> impl Iterator<Item = (Field, &str)> {
+        let disks = self.disks.iter().enumerate().map(|(index, disk)| (disk::OPTION.at(index), disk.id.as_deref()));
+        let nets = self.net.iter().enumerate().map(|(index, net)| (net::OPTION.at(index), net.id.as_deref()));
+        let vsock = self.vsock.iter().map(|vsock| (vsock::OPTION, vsock.id.as_deref()));
+        disks.chain(nets).chain(vsock).filter_map(|(device, id)| Some((device, id?)))
     }
 
     /// Gives a name to each device that has none, and an address to each network interface, which it has as long as the VM is there.
@@ -340,7 +317,12 @@ impl VmConfig {
     }
 }
 
-fn read(path: &PathBuf) -> Result<String, FileFault> {
+/// How long a guest may take to power off.
+pub(super) fn must_be_timeout() -> String {
+    format!("must be a number of seconds, at most {MAX_SHUTDOWN_TIMEOUT}")
+}
+
+fn read(path: &Path) -> Result<String, FileFault> {
     let metadata = path.metadata().map_err(FileFault::reading)?;
     if !metadata.is_file() {
         return Err(FileFault::Kind { found: super::file::kind(metadata.file_type()), must: "a regular file" });
@@ -365,7 +347,7 @@ mod tests {
             kernel: Some("vmlinux".into()),
             initramfs: Some("init.cpio".into()),
             cmdline: "quiet ro".to_owned(),
-            shape: ShapeArgs { cpus: cpus.to_owned(), memory: memory.to_owned(), ..ShapeArgs::default() },
+            shape: ShapeArgs { cpus: cpus.to_owned(), memory: Some(memory.to_owned()), ..ShapeArgs::default() },
             ..RawConfig::default()
         }
     }
@@ -378,7 +360,6 @@ mod tests {
     fn both_ways_lead_to_the_same() {
         let whole = RawConfig {
             firmware: Some("fw".into()),
-            handoff: "file=table".to_owned(),
             disks: vec![
                 "path=a,readonly=on,serial=x-1".to_owned(),
                 "path=c,sparse=off,direct=on,num_queues=4,queue_size=256,image_type=raw,_disable_io_uring=on"
@@ -395,13 +376,13 @@ mod tests {
             landlock: true,
             shutdown_timeout: "0".to_owned(),
             ..raw(
-                "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=arenas,layout=pc,zeroed=off",
-                "boot=12,topology=2:3:1:2,affinity=[0@[0-3],11@[7]],early=off,nested=off",
+                "size=64G,hugepages=on,hugepage_size=1G,shared=on,thp=all,prefault=on",
+                "boot=12,topology=2:3:1:2,affinity=[0@[0-3],11@[7]],nested=off",
             )
         };
         let balloon = Some("size=256M,free_page_reporting=on".to_owned());
         let small = RawConfig { balloon, console: "socket=a".to_owned(), ..raw("size=512M", "boot=1") };
-        let mut nodes = raw("size=0,layout=pc", "boot=4");
+        let mut nodes = raw("size=0", "boot=4");
         nodes.shape.memory_zones = vec![
             "id=a,size=1G,hugepages=on,hugepage_size=1G,host_numa_node=3".to_owned(),
             "id=b,size=129M,shared=on".to_owned(),
@@ -410,7 +391,9 @@ mod tests {
             "guest_numa_id=5,cpus=[0,2-3],memory_zones=[b]".to_owned(),
             "guest_numa_id=2,cpus=1,memory_zones=a,distances=[5@17]".to_owned(),
         ];
-        for raw in [whole, small, nodes, raw("size=1G,arenas=off,holes=3,prefault=on", "boot=2")] {
+        let mut studied = raw("size=1G,prefault=on", "boot=2");
+        studied.shape.study = vec!["layout=pc,arenas=off".to_owned(), "zeroed=off,early=off,handoff_file=a".to_owned()];
+        for raw in [whole, small, nodes, studied] {
             let config = of(raw);
             let json = config.to_json().unwrap();
             assert_eq!(VmConfig::from_json(&json), Ok(config), "{json}");
@@ -428,11 +411,11 @@ mod tests {
         let with = |rest: &str| format!(r#"{{"payload": {{"kernel": "k"}}, {rest}}}"#);
         for (json, expected) in [
             ("{".to_owned(), "is no JSON: EOF while parsing an object at line 1 column 1"),
-            ("{}".to_owned(), "missing field `payload`"),
+            ("{}".to_owned(), "payload: is missing: must be given"),
             (r#"{"payload": {}}"#.to_owned(), "payload: has neither kernel nor firmware: must have one of them"),
             (
                 r#"{"payload": {"firmware": "f", "initramfs": "i"}}"#.to_owned(),
-                "payload.initramfs: must be with payload.kernel: what firmware finds on a disk brings its own",
+                "payload.initramfs=i: must be with a kernel: what firmware finds on a disk brings its own",
             ),
             (with(r#""memory": {"size": 1000}"#), "memory.size=1000: must be at least 64M"),
             (
@@ -440,15 +423,14 @@ mod tests {
                 "memory.size=68157440: must be a multiple of 2M with hugepages=on",
             ),
             (
-                with(r#""memory": {"prefault": "arenas", "arenas": false}"#),
-                "memory.prefault=arenas: must be on or off with arenas=off",
+                with(r#""study": {"prefault_arenas": true, "arenas": false}"#),
+                "study.prefault_arenas=on: must be off with arenas=off",
             ),
-            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus: must be a number of vCPUs, 1 to 1024"),
-            (with(r#""disks": [{"path": "a"}, {"readonly": true}]"#), "disks[1]: missing field `path`"),
-            (
-                with(r#""serial": {"mode": "Pty"}"#),
-                "serial.mode: unknown variant `Pty`, expected one of `Tty`, `File`, `Null`, `Off`",
-            ),
+            (with(r#""cpus": {"boot_vcpus": 0}"#), "cpus.boot_vcpus=0: must be a number of vCPUs, 1 to 1024"),
+            (with(r#""cpus": {"boot_vcpus": 70000}"#), "cpus.boot_vcpus=70000: must be a number of vCPUs, 1 to 1024"),
+            (with(r#""cpus": {"boot_vcpus": -1}"#), "cpus.boot_vcpus=-1: must be a whole number, 0 or more"),
+            (with(r#""disks": [{"path": "a"}, {"readonly": true}]"#), "disks[1].path: is missing: must be given"),
+            (with(r#""serial": {"mode": "Pty"}"#), "serial.mode=Pty: must be one of Tty, File, Null, Off"),
             (
                 with(r#""disks": [{"path": "a", "rate_limiter_config": {"ops": {"size": 0, "refill_time": 1}}}]"#),
                 "disks[0].rate_limiter_config.ops.size=0: must be at least 1",
@@ -467,18 +449,21 @@ mod tests {
                 "memory.zones[0].size=5: must be a multiple of 1M, and not 0",
             ),
             (
-                with(r#""memory": {"zones": [{"id": "a", "size": 134217728}]}"#),
-                "memory.size=536870912: must be 0 with zones, whose sizes add up",
+                with(r#""memory": {"size": 536870912, "zones": [{"id": "a", "size": 134217728}]}"#),
+                "memory.size=536870912: must be absent or 0 with zones, whose sizes add up",
             ),
             (
                 with(r#""numa": [{"guest_numa_id": 0, "memory_zones": ["mem0"]}]"#),
                 "numa[0].cpus=: leaves vCPUs 0 on no node: must be all vCPUs together",
             ),
-            (with(r#""shutdown_timeout": 86401"#), "shutdown_timeout=86401: must be at most 86400"),
+            (
+                with(r#""shutdown_timeout": 86401"#),
+                "shutdown_timeout=86401: must be a number of seconds, at most 86400",
+            ),
         ] {
             assert_eq!(VmConfig::from_json(&json).unwrap_err(), expected, "{json}");
         }
         let unknown = VmConfig::from_json(&with(r#""network": []"#)).unwrap_err();
-        assert!(unknown.contains("unknown field `network`"), "{unknown}");
+        assert!(unknown.starts_with("network: there is no such field: must be one of payload, "), "{unknown}");
     }
 }

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number};
 use super::rate::{self, RateConfig};
+use crate::field::Field;
 use crate::leave::Leave;
 use crate::listener::{self, Bound};
 
-pub(super) const OPTION: &str = "--vsock";
+/// Where it is in a configuration.
+pub(super) const OPTION: Field = Field::section("vsock");
 
 /// Context ids below are the hypervisor's, the local one and the host's; the last one is nobody's.
 const CID_MIN: u32 = 3;
@@ -52,16 +54,6 @@ pub struct VsockConfig {
     pub limits: Option<RateConfig>,
 }
 
-/// Why its socket cannot be made.
-#[derive(Debug, thiserror::Error)]
-#[error("{OPTION} socket={path}: {what}")]
-pub struct VsockError {
-    /// Which.
-    path: String,
-    /// What is wrong, and what would be right.
-    what: String,
-}
-
 impl VsockOption {
     /// Takes the text of `--vsock`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
@@ -74,13 +66,13 @@ impl VsockOption {
         };
         let id = options.get("id").map(str::to_owned);
         let vsock = Self { cid, socket: socket.into(), id, rate_limiter_config: RateConfig::parse(&options)? };
-        vsock.check_fields().map_err(|error| options.wrong_field(&error))?;
+        vsock.check_fields().map_err(|error| options.wrong_field(error))?;
         Ok(vsock)
     }
 
-    /// What is wrong with one of a JSON file, as the path of a field and what would be right.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.check_fields().map_err(|error| error.alone())?;
+    /// Whether its fields have values that they can have.
+    pub(super) fn check(&self) -> Result<(), FieldError> {
+        self.check_fields()?;
         self.rate_limiter_config.map_or(Ok(()), |limits| limits.check())
     }
 
@@ -99,9 +91,9 @@ impl VsockOption {
         &self.socket
     }
 
-    /// Makes its socket, which `leave` knows from then on.
-    pub(super) fn open(self, leave: &Leave) -> Result<VsockConfig, VsockError> {
-        let failed = |what| VsockError { path: self.socket.display().to_string(), what };
+    /// Makes its socket, which `leave` knows from then on. That there can be none is an error.
+    pub(super) fn open(self, leave: &Leave) -> Result<VsockConfig, FieldError> {
+        let failed = |what: String| FieldError::of(OPTION.member("socket"), &self.socket.display(), &what);
         let mut making = leave.making();
         let listener = listener::bind(self.socket.clone()).map_err(failed)?;
         making.vm.push(Box::new(listener.0.remover()));
@@ -112,9 +104,10 @@ impl VsockOption {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     fn parse(text: &str) -> Result<VsockOption, String> {
-        VsockOption::parse(text).map_err(|error| error.to_string())
+        VsockOption::parse(text).map_err(|error| in_options(|| error.to_string()))
     }
 
     #[test]

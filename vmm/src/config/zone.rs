@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::field::FieldError;
 use super::options::{OptionError, Options, parse_number, parse_size};
 use super::pages::{MUST_BE_PAGES, host_pages};
+use crate::field::Field;
 use crate::memory::{Backing, HostPages, MemorySize, Size};
 
-pub(super) const OPTION: &str = "--memory-zone";
+/// Where they are in a configuration.
+pub(super) const OPTION: Field = Field::section("memory.zones");
 const KEYS: [&str; 6] = ["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"];
 /// Linux can be built for so many nodes, and no more.
 const LAST_HOST_NODE: u64 = 1023;
@@ -92,15 +94,13 @@ impl ZoneOption {
             shared: options.switch("shared", false)?,
             host_numa_node: options.value("host_numa_node", |value| parse_number(value).ok_or_else(must_be_node))?,
         };
-        // As it was typed, not as it was understood.
-        Self::try_from(fields).map_err(|error| options.wrong_field(&error))
+        Self::try_from(fields).map_err(|error| options.wrong_field(error))
     }
-}
 
-/// What is wrong with the zone of that id.
-pub(super) fn wrong_id(error: &FieldError) -> OptionError {
-    let FieldError { value, must, .. } = error.clone();
-    OptionError::Value { option: OPTION, key: "id", value, must }
+    /// What is wrong with it as one of several, of which `index` come before it.
+    pub(super) fn wrong(&self, index: usize, must: &str) -> FieldError {
+        FieldError::of(OPTION.at(index).member("id"), &self.id, must)
+    }
 }
 
 fn host_node(number: u64) -> Option<u16> {
@@ -114,6 +114,7 @@ fn must_be_node() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
 
     #[test]
     fn every_key_is_taken() {
@@ -149,7 +150,7 @@ mod tests {
                  host_numa_node",
             ),
         ] {
-            assert_eq!(ZoneOption::parse(text).unwrap_err().to_string(), expected);
+            assert_eq!(in_options(|| ZoneOption::parse(text).unwrap_err().to_string()), expected);
         }
     }
 }

@@ -31,7 +31,9 @@ impl<W: Write> Write for Capped<W> {
             }
             _ => {
                 if !bytes.is_empty() && !std::mem::replace(&mut self.told, true) {
-                    tracing::warn!("serial output: the file has reached --serial-limit: what comes now is dropped");
+                    tracing::warn!(
+                        "serial output: the file has reached its limit (serial_limit): what comes now is dropped"
+                    );
                 }
                 self.counters.dropped(bytes.len() as u64);
                 return Ok(bytes.len());

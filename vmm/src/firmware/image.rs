@@ -67,7 +67,7 @@ mod tests {
     fn verdict(bytes: &[u8]) -> Result<(), String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        let input = InputFile::open("--firmware", file.path()).unwrap();
+        let input = InputFile::open(crate::config::FIRMWARE, file.path()).unwrap();
         let path = file.path().display().to_string();
         Image::inspect(&input).map(|_| ()).map_err(|error| error.to_string().replace(&path, "@"))
     }
@@ -107,7 +107,7 @@ mod tests {
     fn a_file_that_has_shrunk_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), firmware()).unwrap();
-        let input = InputFile::open("--firmware", file.path()).unwrap();
+        let input = InputFile::open(crate::config::FIRMWARE, file.path()).unwrap();
         file.as_file().set_len(100).unwrap();
         let error = Image::inspect(&input).unwrap_err().to_string();
         assert_eq!(error, format!("firmware {}: cannot be read", file.path().display()));

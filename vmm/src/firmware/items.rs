@@ -9,8 +9,9 @@ use flatboot_handoff::PLAN_FILE;
 use super::{FirmwareError, device_tree};
 use crate::acpi::{self, loader};
 use crate::bits::{index, low16, low32};
-use crate::config::{HandOff, InputFile, KernelConfig};
+use crate::config::{HANDOFF_FILE, HandOff, INITRAMFS, InputFile, KERNEL, KernelConfig};
 use crate::devices::fw_cfg::{Content, FileName, Items, key};
+use crate::field::Field;
 use crate::memory::{E820Kind, GpaRange, MemoryPlan};
 
 const E820: FileName = FileName::new("etc/e820");
@@ -60,44 +61,43 @@ fn plan(machine: &Description<'_>) -> Result<Option<Content>, FirmwareError> {
     Ok(match machine.hand_off {
         HandOff::Planned => Some(Content::Bytes(machine.plan.hand_off()?)),
         HandOff::Off => None,
-        HandOff::File(file) => Some(Content::Bytes(whole("--handoff", file)?)),
+        HandOff::File(file) => Some(Content::Bytes(whole(HANDOFF_FILE, file)?)),
     })
 }
 
 /// A bzImage in two parts, as QEMU has it; the initramfs; the command line with its terminating zero.
 fn kernel_items(kernel: &KernelConfig, setup: u64) -> Result<Vec<(u16, Content)>, FirmwareError> {
-    const OPTION: &str = "--kernel";
     let image = &kernel.image;
     let rest = image.length().saturating_sub(setup);
     let cmdline = Content::Bytes(kernel.cmdline.to_bytes_with_nul());
     let mut items = vec![
         (key::SETUP_SIZE, Content::word(low32(setup))),
-        (key::SETUP_DATA, part(OPTION, image, 0, setup)?),
+        (key::SETUP_DATA, part(KERNEL, image, 0, setup)?),
         (key::KERNEL_SIZE, Content::word(low32(rest))),
-        (key::KERNEL_DATA, part(OPTION, image, setup, rest)?),
+        (key::KERNEL_DATA, part(KERNEL, image, setup, rest)?),
         (key::CMDLINE_SIZE, Content::word(low32(cmdline.length()))),
         (key::CMDLINE_DATA, cmdline),
     ];
     if let Some(initramfs) = &kernel.initramfs {
         let length = initramfs.length();
         items.push((key::INITRD_SIZE, Content::word(low32(length))));
-        items.push((key::INITRD_DATA, part("--initramfs", initramfs, 0, length)?));
+        items.push((key::INITRD_DATA, part(INITRAMFS, initramfs, 0, length)?));
     }
     Ok(items)
 }
 
 /// `length` bytes of `file` from `start`, read when firmware asks for them.
-fn part(option: &'static str, file: &InputFile, start: u64, length: u64) -> Result<Content, FirmwareError> {
+fn part(field: Field, file: &InputFile, start: u64, length: u64) -> Result<Content, FirmwareError> {
     let handle = file.file().try_clone();
-    let handle = handle.map_err(|source| FirmwareError::Handle { option, path: file.path().to_owned(), source })?;
+    let handle = handle.map_err(|source| FirmwareError::Handle { field, path: file.path().to_owned(), source })?;
     Ok(Content::File { file: Arc::new(handle), start, length })
 }
 
 /// All of a small file.
-fn whole(option: &'static str, file: &InputFile) -> Result<Vec<u8>, FirmwareError> {
+fn whole(field: Field, file: &InputFile) -> Result<Vec<u8>, FirmwareError> {
     let mut bytes = vec![0; index(file.length())];
     let read = file.file().read_exact_at(&mut bytes, 0);
-    read.map_err(|source| FirmwareError::Handle { option, path: file.path().to_owned(), source })?;
+    read.map_err(|source| FirmwareError::Handle { field, path: file.path().to_owned(), source })?;
     Ok(bytes)
 }
 

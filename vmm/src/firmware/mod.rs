@@ -5,69 +5,12 @@
 //! `fw_cfg` for the rest.
 
 mod device_tree;
+mod error;
 mod flash;
 mod image;
 mod items;
 
-use std::io;
-use std::path::PathBuf;
-
-use crate::memory::guest::MapError;
-
-pub use flash::Flash;
+pub use error::FirmwareError;
+pub use flash::flash;
 pub use image::Image;
 pub use items::{Description, items};
-
-/// Why firmware cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum FirmwareError {
-    /// The file could not be read.
-    #[error("firmware {path}: cannot be read")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is something else.
-    #[error("firmware {path}: not firmware: {found}; an EDK2 image for QEMU's microvm machine is needed")]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// What gives it away.
-        found: &'static str,
-    },
-    /// The file has changed since it was looked at.
-    #[error("firmware {path}: cannot be read into flash")]
-    Copy {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: vm_memory::GuestMemoryError,
-    },
-    /// The host has no room for the image.
-    #[error("firmware: there is no room for flash")]
-    Map(#[from] MapError),
-    /// A file that firmware is to fetch cannot be used.
-    #[error("{option} {path}: cannot be handed to firmware")]
-    Handle {
-        /// The option that names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// More vCPUs than it can start.
-    #[error("firmware: starts APIC ids below 255, cpus gives them up to {largest}: must be less, or --kernel alone")]
-    TooManyVcpus {
-        /// The largest id.
-        largest: u32,
-    },
-    /// The device tree has a name or a length that the format has no room for.
-    #[error("firmware: device tree: {0}")]
-    DeviceTree(String),
-    /// The plan breaks the hand-off's own rules.
-    #[error("memory hand-off")]
-    HandOff(#[from] flatboot_handoff::TableError),
-}

@@ -4,7 +4,8 @@
 use linux_loader::loader::bootparam::setup_header;
 use vm_memory::ByteValued;
 
-use super::{KernelError, Reader};
+use super::error::KernelError;
+use super::reader::Reader;
 use crate::layout;
 use crate::memory::GpaRange;
 

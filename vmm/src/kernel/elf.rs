@@ -4,7 +4,8 @@
 use linux_loader::elf::{ELFCLASS64, ELFDATA2LSB, Elf64_Ehdr, Elf64_Phdr, PT_LOAD};
 use vm_memory::ByteValued;
 
-use super::{KernelError, Reader};
+use super::error::KernelError;
+use super::reader::Reader;
 use crate::layout;
 use crate::memory::GpaRange;
 

@@ -2,15 +2,15 @@
 //! What host memory is asked for beforehand, as ranges of guest physical addresses.
 
 use std::collections::HashSet;
-use std::fmt;
 
-use flatboot_handoff::SECTION_SIZE;
-use serde::{Deserialize, Serialize};
+use flatboot_handoff::{Arena, SECTION_SIZE};
 
 use super::arenas::SECTION_MEMMAP;
-use super::guest::HUGE_PAGE;
-use super::plan::MemoryPlan;
+use super::choice::{Prefault, Thp};
+use super::input::{PayloadKind, PlanInput};
+use super::pages::HUGE_PAGE;
 use super::range::GpaRange;
+use super::zone::{Slot, ram, runs};
 use crate::layout::{ABOVE_4G, PAGE_SIZE};
 
 /// What a small guest's kernel takes of its memory until it starts init.
@@ -23,108 +23,6 @@ const FIRST_TAKEN_MOST: u64 = 24 << 20;
 /// What EDK2 works in at the top of low memory: 64 MiB and its page tables (`GetPeiMemoryCap()` in OvmfPkg/PlatformPei/MemDetect.c),
 /// in whole huge pages.
 const FIRMWARE_WORKS_IN: u64 = 72 << 20;
-
-/// Where the host's transparent huge pages are asked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Switch", into = "Switch")]
-pub enum Thp {
-    /// Nowhere.
-    Off,
-    /// Where they pay: behind the kernel, the memmap's arenas, the memory that the guest's allocator has first, and all that
-    /// is backed beforehand anyway.
-    #[default]
-    Early,
-    /// Behind all memory: fewer page faults for a guest that uses it all, 2 MiB of the host's for each page touched alone.
-    All,
-}
-
-/// What host memory is there before the guest runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Switch", into = "Switch")]
-pub enum Prefault {
-    /// None.
-    #[default]
-    Off,
-    /// That of the memmap's arenas.
-    Arenas,
-    /// All of it.
-    All,
-}
-
-/// Either of them in JSON: what other VMMs have, too, is a switch there; the rest are words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Switch {
-    Is(bool),
-    Word(String),
-}
-
-impl Switch {
-    /// What it says: on, off or the word.
-    fn said(&self) -> &str {
-        match self {
-            Self::Is(true) => "on",
-            Self::Is(false) => "off",
-            Self::Word(word) => word,
-        }
-    }
-}
-
-impl From<Thp> for Switch {
-    fn from(thp: Thp) -> Self {
-        match thp {
-            Thp::Off => Self::Is(false),
-            Thp::Early => Self::Is(true),
-            Thp::All => Self::Word("all".to_owned()),
-        }
-    }
-}
-
-impl TryFrom<Switch> for Thp {
-    type Error = &'static str;
-
-    fn try_from(switch: Switch) -> Result<Self, Self::Error> {
-        match switch.said() {
-            "off" => Ok(Self::Off),
-            "on" => Ok(Self::Early),
-            "all" => Ok(Self::All),
-            _ => Err("must be true, false or \"all\""),
-        }
-    }
-}
-
-impl From<Prefault> for Switch {
-    fn from(prefault: Prefault) -> Self {
-        match prefault {
-            Prefault::Off => Self::Is(false),
-            Prefault::All => Self::Is(true),
-            Prefault::Arenas => Self::Word("arenas".to_owned()),
-        }
-    }
-}
-
-impl TryFrom<Switch> for Prefault {
-    type Error = &'static str;
-
-    fn try_from(switch: Switch) -> Result<Self, Self::Error> {
-        match switch.said() {
-            "off" => Ok(Self::Off),
-            "on" => Ok(Self::All),
-            "arenas" => Ok(Self::Arenas),
-            _ => Err("must be true, false or \"arenas\""),
-        }
-    }
-}
-
-impl fmt::Display for Prefault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Arenas => "arenas",
-            Self::All => "on",
-        })
-    }
-}
 
 /// What host memory is asked for beforehand. Each list is sorted as the guest's addresses are, but for the kernel, which
 /// comes first.
@@ -141,99 +39,46 @@ pub struct HostBacking {
 }
 
 impl HostBacking {
-    /// What follows from a user's choices for the memory of `plan`; `kernel` is where the kernel goes, as far as that is known.
-    #[must_use]
-    pub fn new(plan: &MemoryPlan, kernel: Option<GpaRange>, thp: Thp, prefault: Prefault, early: bool) -> Self {
+    /// What follows from a user's choices for memory of `slots`, with `arenas` for its memmap.
+    ///
+    /// A VM that starts with firmware has huge pages, if any are asked for, where that works, too. vCPU threads back nothing of
+    /// it: firmware has all processors do that ahead of the kernel, and until then it is their company that would slow it down.
+    pub(super) fn new(input: &PlanInput, payload: PayloadKind, slots: &[Slot], arenas: &[Arena]) -> Self {
+        let memory = Memory { slots, runs: runs(slots), arenas };
         // Host memory comes in pages, whatever the image's segments are.
-        let kernel = kernel.map(whole_pages);
-        let all = || plan.slots().iter().map(|slot| slot.range).collect();
-        let thp = match thp {
-            Thp::Off => Vec::new(),
+        let (kernel, firmware) = match payload {
+            PayloadKind::Kernel { image, .. } => (image.map(whole_pages), None),
+            PayloadKind::Firmware => (None, memory.firmware_works_in()),
+        };
+        let thp = match (input.thp, input.prefault) {
+            (Thp::Off, _) => Vec::new(),
             // What is all taken at once is taken in the fewest pieces.
-            Thp::Early if prefault == Prefault::All => all(),
-            Thp::Early => kernel.into_iter().chain(first_sections(plan)).chain(arenas(plan)).chain(top(plan)).collect(),
-            Thp::All => all(),
+            (Thp::All, _) | (Thp::Early, Prefault::All) => memory.all(),
+            (Thp::Early, Prefault::Off | Prefault::Arenas) => {
+                let first = kernel.into_iter().chain(memory.first_sections());
+                first.chain(memory.arenas()).chain(memory.top()).chain(firmware).collect()
+            }
         };
-        let thp = without_pools(plan, thp);
-        let ahead = match prefault {
-            _ if !early => Vec::new(),
-            Prefault::Off | Prefault::Arenas => first_taken(plan).chain(top(plan)).collect(),
-            Prefault::All => Vec::new(),
+        let of_vcpus = input.early && payload != PayloadKind::Firmware;
+        let (early, ahead) = match input.prefault {
+            Prefault::Off | Prefault::Arenas if !of_vcpus => (Vec::new(), Vec::new()),
+            Prefault::All => (Vec::new(), Vec::new()),
+            Prefault::Off => {
+                (kernel.into_iter().chain(memory.arenas().map(first_section)).collect(), memory.first_taken())
+            }
+            Prefault::Arenas => (kernel.into_iter().collect(), memory.first_taken()),
         };
-        let early = match prefault {
-            _ if !early => Vec::new(),
-            Prefault::Off => kernel.into_iter().chain(arenas(plan).map(first_section)).collect(),
-            Prefault::Arenas => kernel.into_iter().collect(),
-            Prefault::All => Vec::new(),
-        };
-        let prefault = match prefault {
+        let prefault = match input.prefault {
             Prefault::Off => Vec::new(),
-            Prefault::Arenas => arenas(plan).collect(),
-            Prefault::All => all(),
+            Prefault::Arenas => memory.arenas().collect(),
+            Prefault::All => memory.all(),
         };
-        Self { thp, prefault, early, ahead }
-    }
-
-    /// The same for a VM that starts with firmware: huge pages, if any are asked for, where that works, too. vCPU threads back
-    /// nothing: firmware has all processors do that ahead of the kernel, and until then it is their company that would slow it down.
-    #[must_use]
-    pub fn with_firmware(mut self, plan: &MemoryPlan) -> Self {
-        if !self.thp.is_empty() {
-            let low = plan.ram().first().map(|low| low.end() - FIRMWARE_WORKS_IN.min(low.length())..low.end());
-            self.thp.extend(without_pools(plan, low.map(GpaRange::from).into_iter().collect()));
-        }
-        self.early.clear();
-        self.ahead.clear();
-        self
+        Self { thp: memory.without_pools(thp), prefault, early, ahead }
     }
 }
 
 fn whole_pages(range: GpaRange) -> GpaRange {
     GpaRange::new(range.start() - range.start() % PAGE_SIZE, range.end().next_multiple_of(PAGE_SIZE))
-}
-
-/// What of `ranges` is not backed by a reserved pool, whose pages are huge already.
-fn without_pools(plan: &MemoryPlan, ranges: Vec<GpaRange>) -> Vec<GpaRange> {
-    if plan.slots().iter().all(|slot| !slot.backing.pages.is_huge()) {
-        return ranges;
-    }
-    let ordinary = || plan.slots().iter().filter(|slot| !slot.backing.pages.is_huge()).map(|slot| slot.range);
-    let common =
-        |one: GpaRange, other: GpaRange| GpaRange::new(one.start().max(other.start()), one.end().min(other.end()));
-    let pieces = ranges.into_iter().flat_map(|range| ordinary().map(move |slot| common(range, slot)));
-    pieces.filter(|piece| !piece.is_empty()).collect()
-}
-
-/// The memory that the guest's page allocator has first: a section of each zone of each node. What the kernel allocates while it
-/// boots, some tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of faults.
-fn first_sections(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> {
-    let mut seen = HashSet::new();
-    let mut runs = plan.runs();
-    runs.retain(|(run, node)| seen.insert((*node, run.start() >= ABOVE_4G)));
-    runs.into_iter().map(|(run, _)| GpaRange::of(run.start(), SECTION_SIZE.min(run.length())))
-}
-
-/// What the kernel has allocated of that when it starts init, from the lowest address up: 7 MiB of a VM of 1 GiB, 24 MiB of one of
-/// 256 GiB, counted. What grows are hash tables, the largest of which are full-grown at 64 GiB.
-fn first_taken(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
-    let size = plan.input().size.bytes();
-    let taken = (FIRST_TAKEN + size / FIRST_TAKEN_SHARE).min(FIRST_TAKEN_MOST).next_multiple_of(HUGE_PAGE);
-    let high = plan.runs().into_iter().map(|(run, _)| run).find(|run| run.start() >= ABOVE_4G);
-    high.map(|run| GpaRange::of(run.start(), taken.min(run.length()))).into_iter()
-}
-
-/// What is above the highest arena of each node: what the kernel allocates before its memmap, and, in a small VM, the large hash
-/// tables.
-fn top(plan: &MemoryPlan) -> Vec<GpaRange> {
-    let above = |(run, _): (GpaRange, u32)| {
-        let end = arenas(plan).filter(|arena| run.contains(*arena)).map(GpaRange::end).max()?;
-        (end < run.end()).then(|| GpaRange::new(end, run.end()))
-    };
-    plan.runs().into_iter().filter_map(above).collect()
-}
-
-fn arenas(plan: &MemoryPlan) -> impl Iterator<Item = GpaRange> + '_ {
-    plan.arenas().iter().map(|arena| GpaRange::new(arena.base, arena.end()))
 }
 
 /// The memmap that the guest fills before its allocator starts: that of the first section, which is at the arena's start.
@@ -244,6 +89,70 @@ fn first_section(arena: GpaRange) -> GpaRange {
     GpaRange::of(arena.start(), SECTION_MEMMAP.min(arena.length()))
 }
 
+/// The memory that is backed.
+struct Memory<'a> {
+    slots: &'a [Slot],
+    /// By node.
+    runs: Vec<(GpaRange, u32)>,
+    arenas: &'a [Arena],
+}
+
+impl Memory<'_> {
+    fn all(&self) -> Vec<GpaRange> {
+        self.slots.iter().map(|slot| slot.range).collect()
+    }
+
+    fn arenas(&self) -> impl Iterator<Item = GpaRange> + '_ {
+        self.arenas.iter().map(|arena| GpaRange::new(arena.base, arena.end()))
+    }
+
+    /// What of `ranges` is not backed by a reserved pool, whose pages are huge already.
+    fn without_pools(&self, ranges: Vec<GpaRange>) -> Vec<GpaRange> {
+        if self.slots.iter().all(|slot| !slot.backing.pages.is_huge()) {
+            return ranges;
+        }
+        let ordinary = || self.slots.iter().filter(|slot| !slot.backing.pages.is_huge()).map(|slot| slot.range);
+        let common =
+            |one: GpaRange, other: GpaRange| GpaRange::new(one.start().max(other.start()), one.end().min(other.end()));
+        let pieces = ranges.into_iter().flat_map(|range| ordinary().map(move |slot| common(range, slot)));
+        pieces.filter(|piece| !piece.is_empty()).collect()
+    }
+
+    /// The memory that the guest's page allocator has first: a section of each zone of each node. What the kernel allocates while
+    /// it boots, some tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of
+    /// faults.
+    fn first_sections(&self) -> impl Iterator<Item = GpaRange> {
+        let mut seen = HashSet::new();
+        let runs = self.runs.iter().filter(move |(run, node)| seen.insert((*node, run.start() >= ABOVE_4G)));
+        runs.map(|(run, _)| GpaRange::of(run.start(), SECTION_SIZE.min(run.length())))
+    }
+
+    /// What the kernel has allocated when it starts init. Of the memory above 4 GiB, from the lowest address up: 7 MiB of a VM of
+    /// 1 GiB, 24 MiB of one of 256 GiB, counted. What grows are hash tables, the largest of which are full-grown at 64 GiB. And
+    /// what it takes from the top.
+    fn first_taken(&self) -> Vec<GpaRange> {
+        let size: u64 = self.slots.iter().map(|slot| slot.range.length()).sum();
+        let taken = (FIRST_TAKEN + size / FIRST_TAKEN_SHARE).min(FIRST_TAKEN_MOST).next_multiple_of(HUGE_PAGE);
+        let high = self.runs.iter().map(|(run, _)| run).find(|run| run.start() >= ABOVE_4G);
+        let lowest = high.map(|run| GpaRange::of(run.start(), taken.min(run.length())));
+        lowest.into_iter().chain(self.top()).collect()
+    }
+
+    /// What is above the highest arena of each node: what the kernel allocates before its memmap, and, in a small VM, the large
+    /// hash tables.
+    fn top(&self) -> impl Iterator<Item = GpaRange> {
+        self.runs.iter().filter_map(|(run, _)| {
+            let end = self.arenas().filter(|arena| run.contains(*arena)).map(GpaRange::end).max()?;
+            (end < run.end()).then(|| GpaRange::new(end, run.end()))
+        })
+    }
+
+    fn firmware_works_in(&self) -> Option<GpaRange> {
+        let low = *ram(self.slots).first()?;
+        Some(GpaRange::new(low.end() - FIRMWARE_WORKS_IN.min(low.length()), low.end()))
+    }
+}
+
 /// Bytes of all `ranges` together.
 #[must_use]
 pub fn total(ranges: &[GpaRange]) -> u64 {
@@ -252,28 +161,42 @@ pub fn total(ranges: &[GpaRange]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AddressWidth, Backing, HostPages, MemorySize, PlanInput, Study};
+    use super::super::{AddressWidth, Backing, HostPages, MemoryPlan, MemorySize, Study};
     use super::*;
 
     const MIB: u64 = 1 << 20;
     const KERNEL: GpaRange = GpaRange::of(16 * MIB, 30 * MIB);
+    const DIRECT: PayloadKind = PayloadKind::Kernel { image: Some(KERNEL), initramfs: None };
 
-    fn plan(pages: HostPages, arenas: bool) -> MemoryPlan {
-        let size = MemorySize::try_from(4096 * MIB).unwrap();
-        let input = PlanInput::new(size, AddressWidth::reported(40));
-        let backing = Backing { pages, ..Backing::default() };
-        MemoryPlan::new(&PlanInput { backing, study: Study { arenas, ..Study::default() }, ..input }).unwrap()
+    /// An ordinary VM of 4 GiB, or what `change` makes of it.
+    fn input(change: impl FnOnce(&mut PlanInput)) -> PlanInput {
+        let mut input = PlanInput::new(MemorySize::try_from(4096 * MIB).unwrap());
+        change(&mut input);
+        input
     }
 
-    fn backing(plan: &MemoryPlan, thp: Thp, prefault: Prefault, early: bool) -> HostBacking {
-        HostBacking::new(plan, Some(KERNEL), thp, prefault, early)
+    fn without_arenas(early: bool) -> PlanInput {
+        input(|input| (input.early, input.study) = (early, Study { arenas: false, ..Study::default() }))
+    }
+
+    fn with(thp: Thp, prefault: Prefault) -> PlanInput {
+        input(|input| (input.thp, input.prefault) = (thp, prefault))
+    }
+
+    fn plan(input: &PlanInput, payload: PayloadKind) -> MemoryPlan {
+        MemoryPlan::new(input, payload, AddressWidth::reported(46)).unwrap()
+    }
+
+    fn backing(input: &PlanInput, payload: PayloadKind) -> HostBacking {
+        plan(input, payload).backing().clone()
     }
 
     #[test]
     fn by_default_what_the_guest_touches_first() {
-        let plan = plan(HostPages::Base, true);
-        let arena = arenas(&plan).next().unwrap();
-        let backing = backing(&plan, Thp::Early, Prefault::Off, true);
+        let plan = plan(&input(|_| ()), DIRECT);
+        let arena = plan.arenas()[0];
+        let arena = GpaRange::of(arena.base, arena.length);
+        let backing = plan.backing();
         let first = [0, ABOVE_4G].map(|start| GpaRange::of(start, 128 * MIB));
         let top = GpaRange::of(arena.end(), 4 * MIB);
         assert_eq!(backing.thp, [KERNEL, first[0], first[1], arena, top]);
@@ -285,40 +208,39 @@ mod tests {
 
     #[test]
     fn firmware_works_at_the_top_of_low_memory() {
-        let plan = plan(HostPages::Base, true);
-        let of = |thp| HostBacking::new(&plan, None, thp, Prefault::Off, true);
-        let (without, with) = (of(Thp::Early), of(Thp::Early).with_firmware(&plan));
-        assert_eq!(with.thp.last(), Some(&GpaRange::new(440 * MIB, 512 * MIB)));
-        assert_eq!(with.thp[..with.thp.len() - 1], without.thp);
-        assert_eq!((with.early, with.ahead, with.prefault), (vec![], vec![], without.prefault));
-        assert_eq!(of(Thp::Off).with_firmware(&plan).thp, []);
+        let direct = PayloadKind::Kernel { image: None, initramfs: None };
+        let [without, with_it] = [direct, PayloadKind::Firmware].map(|payload| backing(&input(|_| ()), payload));
+        assert_eq!(with_it.thp.last(), Some(&GpaRange::new(440 * MIB, 512 * MIB)));
+        assert_eq!(with_it.thp[..with_it.thp.len() - 1], without.thp);
+        assert_eq!((with_it.early, with_it.ahead, with_it.prefault), (vec![], vec![], without.prefault));
+        let of = |thp, prefault| backing(&with(thp, prefault), PayloadKind::Firmware);
+        assert_eq!(of(Thp::Off, Prefault::Off).thp, []);
+        let all = of(Thp::Early, Prefault::All);
+        assert_eq!((total(&all.thp), total(&all.prefault)), (4096 * MIB, 4096 * MIB));
     }
 
     #[test]
     fn a_kernel_takes_whole_pages() {
         let kernel = GpaRange::new(16 * MIB + 1, 18 * MIB - 1);
-        let backing = HostBacking::new(&plan(HostPages::Base, false), Some(kernel), Thp::Early, Prefault::Off, true);
-        assert_eq!(backing.early, [GpaRange::new(16 * MIB, 18 * MIB)]);
+        let payload = PayloadKind::Kernel { image: Some(kernel), initramfs: None };
+        assert_eq!(backing(&without_arenas(true), payload).early, [GpaRange::new(16 * MIB, 18 * MIB)]);
     }
 
     #[test]
     fn nothing_is_backed_twice() {
-        let plan = plan(HostPages::Base, true);
-        for (prefault, early) in [(Prefault::Arenas, vec![KERNEL]), (Prefault::All, vec![])] {
-            let backing = backing(&plan, Thp::Early, prefault, true);
+        for (prefault, early, all) in [(Prefault::Arenas, vec![KERNEL], 64), (Prefault::All, vec![], 4096)] {
+            let backing = backing(&with(Thp::Early, prefault), DIRECT);
             assert_eq!(backing.early, early);
+            assert_eq!(total(&backing.prefault), all * MIB);
             let all: Vec<_> = [&backing.early, &backing.ahead, &backing.prefault].into_iter().flatten().collect();
             for (index, one) in all.iter().enumerate() {
                 assert!(!all.iter().skip(index + 1).any(|other| one.overlaps(**other)), "{one} in {all:?}");
             }
         }
-        assert_eq!(total(&backing(&plan, Thp::Early, Prefault::All, true).prefault), 4096 * MIB);
-        assert_eq!(total(&backing(&plan, Thp::Early, Prefault::Arenas, true).prefault), 64 * MIB);
     }
 
     #[test]
     fn huge_pages_are_asked_for_wherever_all_is_taken() {
-        let plan = plan(HostPages::Base, true);
         for (thp, prefault, expected) in [
             (Thp::Off, Prefault::All, 0),
             (Thp::Off, Prefault::Off, 0),
@@ -326,20 +248,25 @@ mod tests {
             (Thp::All, Prefault::Off, 4096),
             (Thp::Early, Prefault::Arenas, 30 + 2 * 128 + 64 + 4),
         ] {
-            assert_eq!(total(&backing(&plan, thp, prefault, true).thp), expected * MIB, "{thp:?} {prefault:?}");
+            assert_eq!(total(&backing(&with(thp, prefault), DIRECT).thp), expected * MIB, "{thp:?} {prefault:?}");
         }
     }
 
     #[test]
     fn pool_pages_need_no_advice() {
-        let plan = plan(HostPages::Huge2M, true);
-        assert_eq!(backing(&plan, Thp::All, Prefault::All, true).thp, []);
+        let backing_of_pool = Backing { pages: HostPages::Huge2M, ..Backing::default() };
+        for payload in [DIRECT, PayloadKind::Firmware] {
+            for thp in [Thp::Early, Thp::All] {
+                let mut pool = with(thp, Prefault::All);
+                pool.zones[0].backing = backing_of_pool;
+                assert_eq!(backing(&pool, payload).thp, []);
+            }
+        }
     }
 
     #[test]
     fn each_part_can_be_switched_off() {
-        let bare = plan(HostPages::Base, false);
-        let backing = |early| backing(&bare, Thp::Early, Prefault::Off, early);
+        let backing = |early| backing(&without_arenas(early), DIRECT);
         let thp = vec![KERNEL, GpaRange::of(0, 128 * MIB), GpaRange::of(ABOVE_4G, 128 * MIB)];
         let ahead = vec![GpaRange::of(ABOVE_4G, 10 * MIB)];
         assert_eq!(backing(true), HostBacking { thp, prefault: vec![], early: vec![KERNEL], ahead });
@@ -350,8 +277,7 @@ mod tests {
     fn what_is_backed_ahead_grows_until_the_hash_tables_do_not() {
         let ahead = |mib: u64| {
             let size = MemorySize::try_from(mib * MIB).unwrap();
-            let plan = MemoryPlan::new(&PlanInput::new(size, AddressWidth::reported(46))).unwrap();
-            let first = backing(&plan, Thp::Early, Prefault::Off, true).ahead.first().copied();
+            let first = backing(&PlanInput::new(size), DIRECT).ahead.first().copied();
             first.filter(|range| range.start() == ABOVE_4G).map(|range| range.length() / MIB)
         };
         assert_eq!(

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::signal::register_signal_handler;
 
-use super::GuestMemory;
+use super::region::GuestMemory;
 use crate::line::Line;
 
 /// A piece of guest memory: where it is in this process, its length, and where the guest has it.

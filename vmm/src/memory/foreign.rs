@@ -5,13 +5,15 @@
 use std::fmt;
 
 use clap::ValueEnum;
-use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, encode, encoded_len};
+use flatboot_handoff::{Arena, Region, RegionFlags, TableError, encode, encoded_len};
 
 use super::arenas::arenas;
 use super::range::GpaRange;
 use super::size::{MemorySize, Size};
+use crate::field::Field;
 use crate::layout::ABOVE_4G;
 
+const SIZE: Field = Field::of("memory", "size");
 const GIB: u64 = 1 << 30;
 
 /// A VMM whose layout of memory is known.
@@ -77,10 +79,10 @@ impl fmt::Display for Foreign {
 )]
 pub enum ForeignError {
     #[error(
-        "--memory size={size:#}: must be more than {max} bytes for {vmm}: it keeps so much below 4 GiB, of which a table says nothing"
+        "{SIZE}={size:#}: must be more than {max} bytes for {vmm}: it keeps so much below 4 GiB, of which a table says nothing"
     )]
     NothingAbove { vmm: Foreign, size: MemorySize, max: u64 },
-    #[error("--memory size={size:#}: must be at most {max:#} for {vmm}, which may put more elsewhere")]
+    #[error("{SIZE}={size:#}: must be at most {max:#} for {vmm}, which may put more elsewhere")]
     TooLarge { vmm: Foreign, size: MemorySize, max: Size },
 }
 
@@ -110,7 +112,6 @@ impl ForeignHandOff {
         }
         let high = GpaRange::of(ABOVE_4G, size.bytes() - vmm.low());
         let mut flags = RegionFlags::empty();
-        flags.set(RegionFlags::RAGGED, !high.length().is_multiple_of(SECTION_SIZE));
         flags.set(RegionFlags::ZEROED, zeroed);
         let regions = vec![Region { base: high.start(), length: high.length(), node: 0, flags }];
         let ram = [(GpaRange::new(0, vmm.low()), 0), (high, 0)];
@@ -128,6 +129,8 @@ impl ForeignHandOff {
 
 #[cfg(test)]
 mod tests {
+    use flatboot_handoff::SECTION_SIZE;
+
     use super::*;
 
     fn plan(vmm: Foreign, bytes: u64) -> Result<ForeignHandOff, ForeignError> {
@@ -151,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_section_is_ragged() {
-        let flags = |size| plan(Foreign::QemuMicrovm, size).unwrap().regions[0].flags;
-        assert_eq!(flags(4 * GIB), RegionFlags::ZEROED);
-        assert_eq!(flags(4 * GIB + (1 << 20)), RegionFlags::ZEROED | RegionFlags::RAGGED);
+    fn memory_need_not_end_with_a_section() {
+        let plan = plan(Foreign::QemuMicrovm, 4 * GIB + (1 << 20)).unwrap();
+        assert_eq!((plan.regions[0].length, plan.regions[0].flags), (GIB + (1 << 20), RegionFlags::ZEROED));
+        assert!(flatboot_handoff::Table::parse(&plan.table().unwrap()).is_ok());
     }
 
     #[test]
@@ -170,22 +173,22 @@ mod tests {
             (
                 Foreign::QemuMicrovm,
                 3 * GIB,
-                "--memory size=3G: must be more than 3221225472 bytes for qemu-microvm: it keeps ",
+                "memory.size=3G: must be more than 3221225472 bytes for qemu-microvm: it keeps ",
             ),
             (
                 Foreign::CloudHypervisor,
                 GIB,
-                "--memory size=1G: must be more than 3221225472 bytes for cloud-hypervisor: it ",
+                "memory.size=1G: must be more than 3221225472 bytes for cloud-hypervisor: it ",
             ),
             (
                 Foreign::QemuQ35,
                 0xb000_0000 - (1 << 20),
-                "--memory size=2815M: must be more than 2952790015 bytes for qemu-q35",
+                "memory.size=2815M: must be more than 2952790015 bytes for qemu-q35",
             ),
             (
                 Foreign::QemuQ35,
                 1 << 40,
-                "--memory size=1T: must be at most 978G for qemu-q35, which may put more elsewhere",
+                "memory.size=1T: must be at most 978G for qemu-q35, which may put more elsewhere",
             ),
         ] {
             let error = plan(vmm, size).unwrap_err().to_string();

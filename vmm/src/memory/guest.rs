@@ -15,21 +15,23 @@ use rustix::process::{Resource, getrlimit};
 use vm_memory::mmap::{MmapRegion, MmapRegionBuilder};
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap};
 
-use super::region::{Mapping, Region};
-use super::{Backing, GpaRange, GuestMemory, HostPages, Slot};
-
+use super::pages::{HUGE_PAGE, HostPages};
+use super::range::GpaRange;
+use super::region::{GuestMemory, Mapping, Region};
+use super::zone::{Backing, Slot};
 use crate::bits::index;
+use crate::field::Field;
 #[cfg(test)]
 use crate::layout::PAGE_SIZE;
 
-/// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
-pub const HUGE_PAGE: u64 = 2 << 20;
+const MEMORY: Field = Field::section("memory");
+const HOST_NODE: Field = Field::of("memory.zones", "host_numa_node");
 
 /// Why guest memory could not be mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// mmap failed.
-    #[error("memory: the host cannot map {size} bytes of guest memory at GPA {gpa:#x}{hint}")]
+    #[error("{MEMORY}: the host cannot map {size} bytes of guest memory at GPA {gpa:#x}{hint}")]
     Map {
         /// Bytes asked for.
         size: u64,
@@ -41,7 +43,7 @@ pub enum MapError {
         source: io::Error,
     },
     /// A range cannot be bound to a node.
-    #[error("memory.zones: host_numa_node={node}: this host cannot bind guest memory at GPA {gpa:#x} to it")]
+    #[error("{HOST_NODE}={node}: this host cannot bind guest memory at GPA {gpa:#x} to it")]
     Bind {
         /// The host's node.
         node: u16,
@@ -51,7 +53,7 @@ pub enum MapError {
         source: io::Error,
     },
     /// The regions are not sorted and disjoint, or one is larger than the address space.
-    #[error("memory: inconsistent memory map: {0}")]
+    #[error("{MEMORY}: inconsistent memory map: {0}")]
     Inconsistent(String),
 }
 
@@ -349,7 +351,7 @@ mod tests {
             let backing = Backing { host_node: Some(node), ..Backing::default() };
             let error = map(&[Slot::new(GpaRange::of(1 << 32, 4 * MIB), backing)]).unwrap_err().to_string();
             let expected = format!(
-                "memory.zones: host_numa_node={node}: this host cannot bind guest memory at GPA 0x100000000 to it"
+                "memory.zones.host_numa_node={node}: this host cannot bind guest memory at GPA 0x100000000 to it"
             );
             assert_eq!(error, expected);
         }

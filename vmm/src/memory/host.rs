@@ -8,11 +8,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::backing::{HostBacking, Prefault};
+use super::choice::Prefault;
 use super::pages::HostPages;
+use super::plan::MemoryPlan;
 use super::range::GpaRange;
 use super::size::Size;
 use super::zone::Slot;
+use crate::field::Field;
+
+const HUGEPAGES: Field = Field::of("memory", "hugepages");
+const SHARED: Field = Field::of("memory", "shared");
+const HOST_NODE: Field = Field::of("memory.zones", "host_numa_node");
 
 /// The host lacks memory of the kind that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,37 +27,38 @@ use super::zone::Slot;
     reason = "each variant's message is its documentation, and its fields are what the message names"
 )]
 pub enum HostError {
-    #[error("memory.hugepages=on: this host has no pages of {page:#}: hugepage_size must be {there}")]
+    #[error("{HUGEPAGES}=on: this host has no pages of {page:#}: hugepage_size must be {there}")]
     NoPool { page: Size, there: String },
     #[error(
-        "memory.hugepages=on: needs {needed} free pages of {page:#}, the host has {free}: must be at most that, or more \
+        "{HUGEPAGES}=on: needs {needed} free pages of {page:#}, the host has {free}: must be at most that, or more \
          reserved in /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",
         kib = .page.0 >> 10
     )]
     PoolTooSmall { page: Size, needed: u64, free: u64 },
     #[error(
-        "memory.hugepages=on: needs {needed} of {page:#} pages, the control group {group} has {room} left: must be at most \
+        "{HUGEPAGES}=on: needs {needed} of {page:#} pages, the control group {group} has {room} left: must be at most \
          that, or its hugetlb limit be raised"
     )]
     HugeLimit { page: Size, needed: Size, room: Size, group: String },
-    #[error("memory.prefault={mode}: backs {needed}, this host has {room} to give: must be at most that")]
+    #[error("{}: backs {needed}, this host has {room} to give: must be at most that", .mode.asked())]
     Memory { mode: Prefault, needed: Size, room: Size },
-    #[error("memory.prefault={mode}: backs {needed}, the control group {group} has {room} left: must be at most that")]
+    #[error("{}: backs {needed}, the control group {group} has {room} left: must be at most that", .mode.asked())]
     Limit { mode: Prefault, needed: Size, room: Size, group: String },
-    #[error("memory.zones: host_numa_node={node}: this host has no node {node} with memory: must be one of {there}")]
+    #[error("{HOST_NODE}={node}: this host has no node {node} with memory: must be one of {there}")]
     NoNode { node: u16, there: String },
     #[error(
-        "memory.zones: host_numa_node={node}: needs {needed} free pages of {page:#}, this node has {free}: must be at most that, or \
+        "{HOST_NODE}={node}: needs {needed} free pages of {page:#}, this node has {free}: must be at most that, or \
          more reserved in /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages",
         kib = .page.0 >> 10
     )]
     NodePoolTooSmall { node: u16, page: Size, needed: u64, free: u64 },
     #[error(
-        "memory.prefault={mode}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that"
+        "{}: backs {needed} of node {node} of this host, which has {room} to give: must be at most that",
+        .mode.asked()
     )]
     NodeMemory { mode: Prefault, node: u16, needed: Size, room: Size },
     #[error(
-        "memory.shared=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
+        "{SHARED}=on: this host does not overcommit memory (vm.overcommit_memory is 2), so a touch could fail: must be \
          with prefault=on"
     )]
     Strict,
@@ -70,11 +77,12 @@ impl Host {
         Self { root: "/".into() }
     }
 
-    /// Checks that this host has what mapping `slots` and backing `asked` takes; `mode` is what `asked` follows from.
+    /// Checks that this host has what mapping and backing memory as in `plan` takes.
     ///
     /// What it does not say is taken for granted: mapping and backing themselves have the last word.
-    pub fn check(&self, slots: &[Slot], asked: &HostBacking, mode: Prefault) -> Result<(), HostError> {
-        self.check_nodes(slots, asked, mode)?;
+    pub fn check(&self, plan: &MemoryPlan) -> Result<(), HostError> {
+        let (slots, mode) = (plan.slots(), plan.input().prefault);
+        self.check_nodes(plan)?;
         for pages in [HostPages::Huge2M, HostPages::Huge1G] {
             let lengths = slots.iter().filter(|slot| slot.backing.pages == pages).map(|slot| slot.range.length());
             let needed = lengths.map(|length| length.div_ceil(pages.bytes())).sum();
@@ -87,11 +95,12 @@ impl Host {
         if shared && mode != Prefault::All && self.number("proc/sys/vm/overcommit_memory") == Some(2) {
             return Err(HostError::Strict);
         }
-        self.check_memory(backed(ordinary(), asked), mode)
+        self.check_memory(backed(ordinary(), plan), mode)
     }
 
     /// What is bound to a node finds no memory elsewhere.
-    fn check_nodes(&self, slots: &[Slot], asked: &HostBacking, mode: Prefault) -> Result<(), HostError> {
+    fn check_nodes(&self, plan: &MemoryPlan) -> Result<(), HostError> {
+        let (slots, mode) = (plan.slots(), plan.input().prefault);
         let nodes: BTreeSet<_> = slots.iter().filter_map(|slot| slot.backing.host_node).collect();
         let there = fs::read_to_string(self.root.join("sys/devices/system/node/has_memory"));
         for node in nodes {
@@ -112,7 +121,7 @@ impl Host {
                     return Err(HostError::NodePoolTooSmall { node, page, needed, free });
                 }
             }
-            let needed = Size(backed(bound(HostPages::Base), asked));
+            let needed = Size(backed(bound(HostPages::Base), plan));
             if let Some(room) = self.available_on(node).filter(|room| *room < needed.0 && needed.0 > 0) {
                 return Err(HostError::NodeMemory { mode, node, needed, room: whole_mib(room) });
             }
@@ -230,12 +239,12 @@ impl Host {
 }
 
 /// Bytes of `slots` that are backed beforehand.
-fn backed<'a>(slots: impl Iterator<Item = &'a Slot>, asked: &HostBacking) -> u64 {
+fn backed<'a>(slots: impl Iterator<Item = &'a Slot>, plan: &MemoryPlan) -> u64 {
     let common = |slot: &Slot, range: &GpaRange| {
         let (start, end) = (slot.range.start().max(range.start()), slot.range.end().min(range.end()));
         end.saturating_sub(start)
     };
-    slots.map(|slot| asked.prefault.iter().map(|range| common(slot, range)).sum::<u64>()).sum()
+    slots.map(|slot| plan.backing().prefault.iter().map(|range| common(slot, range)).sum::<u64>()).sum()
 }
 
 /// Whether `number` is in a list as Linux writes it: `0-1,3`.
@@ -278,12 +287,11 @@ const fn whole_mib(bytes: u64) -> Size {
 
 #[cfg(test)]
 mod tests {
-    use super::super::zone::Backing;
+    use super::super::{AddressWidth, Backing, MemorySize, PayloadKind, PlanInput, Zone};
     use super::*;
     use tempfile::TempDir;
 
     const MIB: u64 = 1 << 20;
-    const RANGES: [GpaRange; 2] = [GpaRange::of(0, 512 * MIB), GpaRange::of(1 << 32, 512 * MIB)];
 
     /// A host whose files are those of a directory.
     struct Fake(TempDir);
@@ -299,34 +307,30 @@ mod tests {
             fake
         }
 
-        fn host(&self) -> Host {
-            Host { root: self.0.path().to_owned() }
+        /// What it says to a VM of 1 GiB, half of it below 4 GiB, or to what `change` makes of that.
+        fn says(&self, change: impl FnOnce(&mut PlanInput)) -> String {
+            let mut input = PlanInput::new(MemorySize::try_from(1024 * MIB).unwrap());
+            change(&mut input);
+            let plan = MemoryPlan::new(&input, PayloadKind::Firmware, AddressWidth::reported(46)).unwrap();
+            let host = Host { root: self.0.path().to_owned() };
+            host.check(&plan).err().map_or_else(String::new, |error| error.to_string())
         }
 
         fn huge(&self, pages: HostPages) -> String {
-            let asked = HostBacking { thp: vec![], prefault: vec![], early: vec![], ahead: vec![] };
-            let backing = Backing { pages, ..Backing::default() };
-            told(self.host().check(&RANGES.map(|range| Slot::new(range, backing)), &asked, Prefault::Off))
+            self.says(|input| input.zones[0].backing.pages = pages)
         }
 
         fn prefault(&self, mode: Prefault, shared: bool) -> String {
-            let prefault = if mode == Prefault::Off { vec![] } else { RANGES.to_vec() };
-            let asked = HostBacking { thp: vec![], prefault, early: vec![], ahead: vec![] };
-            let backing = Backing { shared, ..Backing::default() };
-            told(self.host().check(&RANGES.map(|range| Slot::new(range, backing)), &asked, mode))
+            self.says(|input| (input.prefault, input.zones[0].backing.shared) = (mode, shared))
         }
 
-        /// The second slot is bound to `node`, and all of it is backed.
+        /// The half above 4 GiB is bound to `node`, and all of it is backed.
         fn bound(&self, node: u16, pages: HostPages) -> String {
-            let [first, second] = RANGES.map(|range| Slot::new(range, Backing::default()));
-            let second = Slot { backing: Backing { pages, host_node: Some(node), shared: false }, ..second };
-            let asked = HostBacking { thp: vec![], prefault: RANGES[1..].to_vec(), early: vec![], ahead: vec![] };
-            told(self.host().check(&[first, second], &asked, Prefault::All))
+            let zone = |node, backing| Zone { size: 512 * MIB, node, backing };
+            let bound = Backing { pages, host_node: Some(node), shared: false };
+            let zones = vec![zone(0, Backing::default()), zone(1, bound)];
+            self.says(|input| (input.prefault, input.zones) = (Prefault::All, zones))
         }
-    }
-
-    fn told(result: Result<(), HostError>) -> String {
-        result.err().map_or_else(String::new, |error| error.to_string())
     }
 
     fn pool(free: &str, promised: &str, more: &str) -> Vec<(String, String)> {
@@ -393,13 +397,13 @@ mod tests {
             assert_eq!(
                 host(1 << 20).bound(node, HostPages::Base),
                 format!(
-                    "memory.zones: host_numa_node={node}: this host has no node {node} with memory: must be one of 0-1,4"
+                    "memory.zones.host_numa_node={node}: this host has no node {node} with memory: must be one of 0-1,4"
                 )
             );
         }
         assert_eq!(
             host(1 << 20).bound(1, HostPages::Huge2M),
-            "memory.zones: host_numa_node=1: needs 256 free pages of 2M, this node has 255: must be at most that, or more reserved \
+            "memory.zones.host_numa_node=1: needs 256 free pages of 2M, this node has 255: must be at most that, or more reserved \
              in /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
         );
         assert_eq!(Fake::new(&[]).bound(7, HostPages::Base), "", "it does not say, so binding will");
@@ -445,7 +449,7 @@ mod tests {
             said((1 << 20) - 1, 0, Prefault::All),
             "memory.prefault=on: backs 1 GiB, this host has 1023 MiB to give: must be at most that"
         );
-        assert!(said(1, 0, Prefault::Arenas).starts_with("memory.prefault=arenas: backs 1 GiB, this host has 0 B "));
+        assert!(said(1, 0, Prefault::Arenas).starts_with("study.prefault_arenas=on: backs 16 MiB, this host has 0 B "));
         assert_eq!(Fake::new(&[]).prefault(Prefault::All, false), "", "it does not say, so backing will");
     }
 

@@ -14,21 +14,12 @@ use super::range::GpaRange;
 use super::size::Size;
 use crate::layout;
 
-/// A plan and what is placed in it.
+/// A plan, to be looked at.
 ///
 /// Its [`Display`](fmt::Display) is a table, sorted by address, in which what lies inside a range is indented below it; its
 /// [`Serialize`] has the same content, addresses and sizes in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct MemoryMap<'a> {
-    /// The plan.
-    pub plan: &'a MemoryPlan,
-    /// What host memory is asked for beforehand.
-    pub backing: &'a HostBacking,
-    /// Where the kernel goes.
-    pub kernel: Option<GpaRange>,
-    /// Where the initramfs goes.
-    pub initramfs: Option<GpaRange>,
-}
+pub struct MemoryMap<'a>(pub &'a MemoryPlan);
 
 struct Row {
     range: GpaRange,
@@ -38,8 +29,8 @@ struct Row {
 }
 
 impl MemoryMap<'_> {
-    fn rows(&self) -> Vec<Row> {
-        let plan = self.plan;
+    fn rows(self) -> Vec<Row> {
+        let plan = self.0;
         let mut rows: Vec<_> = self.ram_rows().collect();
         rows.extend(plan.regions().iter().enumerate().map(|(index, region)| {
             let flags = names(region.flags.iter_names().map(|(name, _)| name));
@@ -58,15 +49,15 @@ impl MemoryMap<'_> {
             let in_ram = plan.ram().iter().any(|ram| ram.contains(range));
             row(range, if in_ram { 3 } else { 0 }, name.to_owned())
         }));
-        rows.extend(self.kernel.map(|range| row(range, 3, "kernel".to_owned())));
-        rows.extend(self.initramfs.map(|range| row(range, 3, "initramfs".to_owned())));
+        rows.extend(plan.kernel().map(|range| row(range, 3, "kernel".to_owned())));
+        rows.extend(plan.initramfs().map(|range| row(range, 3, "initramfs".to_owned())));
         merge(rows)
     }
 
     fn ram_rows(&self) -> impl Iterator<Item = Row> {
-        let slots = self.plan.slots().iter().enumerate();
+        let slots = self.0.slots().iter().enumerate();
         let slots = slots.map(|(index, slot)| row(slot.range, 0, format!("KVM slot {index}")));
-        let e820 = self.plan.e820().iter().map(|entry| {
+        let e820 = self.0.e820().iter().map(|entry| {
             let kind = match entry.kind {
                 E820Kind::Ram => "RAM",
                 E820Kind::Reserved => "reserved",
@@ -77,27 +68,27 @@ impl MemoryMap<'_> {
     }
 
     /// Said where there is more than one.
-    fn of_node(&self, node: u32) -> String {
+    fn of_node(self, node: u32) -> String {
         if self.nodes() > 1 { format!(" of node {node}") } else { String::new() }
     }
 
-    fn nodes(&self) -> usize {
-        let mut nodes: Vec<_> = self.plan.slots().iter().map(|slot| slot.node).collect();
+    fn nodes(self) -> usize {
+        let mut nodes: Vec<_> = self.0.slots().iter().map(|slot| slot.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes.len()
     }
 
     /// Sizes of the pages that back memory, each once.
-    fn pages(&self) -> Vec<u64> {
-        let mut pages: Vec<_> = self.plan.slots().iter().map(|slot| slot.backing.pages.bytes()).collect();
+    fn pages(self) -> Vec<u64> {
+        let mut pages: Vec<_> = self.0.slots().iter().map(|slot| slot.backing.pages.bytes()).collect();
         pages.sort_unstable();
         pages.dedup();
         pages
     }
 
-    fn hand_off_length(&self) -> usize {
-        flatboot_handoff::encoded_len(self.plan.regions().len(), self.plan.arenas().len())
+    fn hand_off_length(self) -> usize {
+        flatboot_handoff::encoded_len(self.0.regions().len(), self.0.arenas().len())
     }
 }
 
@@ -136,15 +127,14 @@ fn indent(rows: &mut [Row]) {
 
 impl fmt::Display for MemoryMap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plan = self.plan;
-        let input = plan.input();
+        let plan = self.0;
         writeln!(
             f,
             "{} of RAM in {}, {} pages, {}-bit guest physical addresses",
-            input.size,
+            plan.input().size(),
             count(plan.slots().len(), "KVM slot"),
             self.pages().into_iter().map(|page| Size(page).to_string()).collect::<Vec<_>>().join(" and "),
-            input.address_width.bits()
+            plan.address_width().bits()
         )?;
         writeln!(
             f,
@@ -153,7 +143,7 @@ impl fmt::Display for MemoryMap<'_> {
             count(plan.arenas().len(), "arena"),
             self.hand_off_length()
         )?;
-        let HostBacking { thp, prefault, early, ahead } = self.backing;
+        let HostBacking { thp, prefault, early, ahead } = plan.backing();
         writeln!(
             f,
             "host memory: {} prefaulted, {} backed early by the vCPU threads and {} by all but the first, {} asked for as \
@@ -185,7 +175,7 @@ fn count(number: usize, of: &str) -> String {
 
 impl Serialize for MemoryMap<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plan = self.plan;
+        let plan = self.0;
         let regions = plan.regions().iter().map(|region| {
             json!({
                 "start": region.base,
@@ -211,10 +201,10 @@ impl Serialize for MemoryMap<'_> {
             })
         });
         json!({
-            "size": plan.input().size.bytes(),
+            "size": plan.input().size().0,
             "hugepages": plan.slots().iter().any(|slot| slot.backing.pages.is_huge()),
             "page_size": self.pages().first(),
-            "address_bits": plan.input().address_width.bits(),
+            "address_bits": plan.address_width().bits(),
             "slots": slots.collect::<Vec<_>>(),
             "e820": plan.e820(),
             "hand_off": {
@@ -223,13 +213,13 @@ impl Serialize for MemoryMap<'_> {
                 "arenas": arenas.collect::<Vec<_>>(),
             },
             "host": {
-                "prefault": self.backing.prefault,
-                "early": self.backing.early,
-                "ahead": self.backing.ahead,
-                "thp": self.backing.thp,
+                "prefault": plan.backing().prefault,
+                "early": plan.backing().early,
+                "ahead": plan.backing().ahead,
+                "thp": plan.backing().thp,
             },
-            "kernel": self.kernel,
-            "initramfs": self.initramfs,
+            "kernel": plan.kernel(),
+            "initramfs": plan.initramfs(),
         })
         .serialize(serializer)
     }

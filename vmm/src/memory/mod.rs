@@ -3,11 +3,14 @@
 
 mod arenas;
 mod backing;
+mod choice;
 mod e820;
+mod error;
 pub mod fault;
 mod foreign;
 pub mod guest;
 pub mod host;
+mod input;
 mod map;
 mod pages;
 mod place;
@@ -19,17 +22,16 @@ mod shape;
 mod size;
 mod zone;
 
-pub use backing::{HostBacking, Prefault, Thp, total};
+pub use backing::{HostBacking, total};
+pub use choice::{Layout, MAX_HOLES, Prefault, Thp};
 pub use e820::{E820_MAX_ENTRIES, E820Entry, E820Kind};
+pub use error::PlanError;
 pub use foreign::{Foreign, ForeignError, ForeignHandOff};
+pub use input::{PayloadKind, PlanInput, Study};
 pub use map::MemoryMap;
-pub use pages::HostPages;
-pub use plan::{MemoryPlan, PlanError, PlanInput, Study};
+pub use pages::{HUGE_PAGE, HostPages};
+pub use plan::MemoryPlan;
 pub use range::{AddressWidth, GpaRange};
-pub use region::Region;
-pub use shape::{Layout, MAX_HOLES};
+pub use region::{GuestMemory, Region};
 pub use size::{MemorySize, MemorySizeError, Size};
 pub use zone::{Backing, Slot, Zone};
-
-/// The guest's mapped memory. Cloning shares the mapping, which goes with the last clone.
-pub type GuestMemory = vm_memory::GuestRegionCollection<Region>;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pages that the host backs guest memory with.
 
+/// Bytes of a huge page on x86-64; guest and host addresses agree modulo this, so that KVM can map huge pages.
+pub const HUGE_PAGE: u64 = 2 << 20;
+
 /// Size of the pages that the host backs guest memory with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostPages {
@@ -19,7 +22,7 @@ impl HostPages {
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Base => 4 << 10,
-            Self::Huge2M => 2 << 20,
+            Self::Huge2M => HUGE_PAGE,
             Self::Huge1G => 1 << 30,
         }
     }

@@ -1,114 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The plan of a VM's memory: everything that follows from its size, before anything is mapped.
 
-use flatboot_handoff::{Arena, Region, RegionFlags, SECTION_SIZE, TableError, encode, encoded_len};
+use flatboot_handoff::{Arena, Region, RegionFlags, TableError, encode, encoded_len};
 
 use super::arenas::arenas;
+use super::backing::HostBacking;
 use super::e820::{E820Entry, e820};
+use super::error::PlanError;
+use super::input::{PayloadKind, PlanInput};
+use super::pages::HostPages;
+use super::place::Rooms;
 use super::range::{AddressWidth, GpaRange};
-use super::shape::{Layout, MAX_HOLES, check_width, slots};
-use super::size::{MemorySize, Size};
-use super::zone::{Backing, Slot, Zone, ram, runs};
+use super::shape::slots;
+use super::zone::{Slot, ram, runs};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
-/// What nobody asks for but to learn what a part of the fast boot is worth. By default all of it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Study {
-    /// How much memory is below 4 GiB.
-    pub layout: Layout,
-    /// Whether the hand-off says where the memmap goes.
-    pub arenas: bool,
-    /// Whether the hand-off says which memory is known to be zero.
-    pub zeroed: bool,
-    /// Gaps of one section to cut into the memory above 4 GiB; at most [`MAX_HOLES`].
-    pub holes: u16,
-}
-
-impl Default for Study {
-    fn default() -> Self {
-        Self { layout: Layout::Split, arenas: true, zeroed: true, holes: 0 }
-    }
-}
-
-/// What a plan follows from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanInput {
-    /// All of the VM's RAM.
-    pub size: MemorySize,
-    /// What backs it, if there are no zones.
-    pub backing: Backing,
-    /// The parts that it is made of, which add up to its size, in order; each node's are next to each other. Without any, it lies on
-    /// one node.
-    pub zones: Vec<Zone>,
-    /// What is different from an ordinary VM, to study it.
-    pub study: Study,
-    /// How wide the guest's physical addresses are: what KVM supports, at most what the processor reports.
-    pub address_width: AddressWidth,
-}
-
-impl PlanInput {
-    /// An ordinary VM with all that makes its boot fast.
-    #[must_use]
-    pub fn new(size: MemorySize, address_width: AddressWidth) -> Self {
-        Self { size, backing: Backing::default(), zones: Vec::new(), study: Study::default(), address_width }
-    }
-}
-
-/// Why memory cannot be planned as asked, or cannot hold what it should.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "each variant's message is its documentation, and its fields are what the message names"
-)]
-pub enum PlanError {
-    #[error(
-        "memory.size={size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
-    )]
-    TooLarge { size: MemorySize, min: Size, max: Size, bits: u8 },
-    #[error("memory.holes={holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
-    TooManyHoles { holes: u16 },
-    #[error(
-        "memory.holes={holes}: must be fewer than the whole sections of {:#} above 4 GiB, which are {sections}",
-        Size(SECTION_SIZE)
-    )]
-    TooFewSections { holes: u16, sections: u64 },
-    #[error(
-        "kernel: takes guest memory {kernel}: must be inside {room}, the RAM for kernels that memory.size={memory:#} gives"
-    )]
-    Kernel { kernel: GpaRange, room: GpaRange, memory: Size },
-    #[error(
-        "initramfs: {size} bytes: must be at most {room}, the largest piece that the kernel leaves of memory.size={memory:#}"
-    )]
-    Initramfs { size: u64, room: u64, memory: Size },
-}
-
-impl PlanError {
-    /// Whether the command line alone is wrong, whatever files there are.
-    #[must_use]
-    pub const fn is_usage(&self) -> bool {
-        !matches!(self, Self::Kernel { .. } | Self::Initramfs { .. })
-    }
-}
-
-/// RAM, its e820 map and its hand-off.
+/// A VM's memory: the slots that it is mapped by, what the guest is told of it (e820 map and hand-off), what goes to it before the
+/// guest runs, and how the host backs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
     input: PlanInput,
+    address_width: AddressWidth,
     slots: Vec<Slot>,
     ram: Vec<GpaRange>,
     e820: Vec<E820Entry>,
     regions: Vec<Region>,
     arenas: Vec<Arena>,
+    kernel: Option<GpaRange>,
+    initramfs: Option<GpaRange>,
+    backing: HostBacking,
 }
 
 impl MemoryPlan {
-    /// Plans memory: what the layout keeps below 4 GiB, the rest from 4 GiB up.
-    pub fn new(input: &PlanInput) -> Result<Self, PlanError> {
-        let slots = slots(input)?;
+    /// Plans memory: what the layout keeps below 4 GiB, the rest from 4 GiB up, for a guest that starts with `payload`.
+    /// `address_width` is how wide its physical addresses are: what KVM supports, at most what the processor reports.
+    pub fn new(input: &PlanInput, payload: PayloadKind, address_width: AddressWidth) -> Result<Self, PlanError> {
+        let slots = slots(input, address_width)?;
         let (ram, runs) = (ram(&slots), runs(&slots));
-        let regions = regions(&runs, input);
+        let mut regions = regions(&runs, input);
         let arenas = if input.study.arenas { arenas(&runs, &regions) } else { Vec::new() };
-        Ok(Self { input: input.clone(), e820: e820(&ram), slots, ram, regions, arenas })
+        let initramfs = Rooms { size: input.size(), runs: &runs, arenas: &arenas }.place(payload)?;
+        if let Some(range) = initramfs {
+            mark_written(&mut regions, range);
+        }
+        let kernel = match payload {
+            PayloadKind::Kernel { image, .. } => image,
+            PayloadKind::Firmware => None,
+        };
+        let backing = HostBacking::new(input, payload, &slots, &arenas);
+        let e820 = e820(&ram);
+        let input = input.clone();
+        Ok(Self { input, address_width, slots, ram, e820, regions, arenas, kernel, initramfs, backing })
     }
 
     /// What it follows from.
@@ -117,22 +59,28 @@ impl MemoryPlan {
         &self.input
     }
 
+    /// How wide the guest's physical addresses are.
+    #[must_use]
+    pub const fn address_width(&self) -> AddressWidth {
+        self.address_width
+    }
+
     /// The KVM memory slots, sorted; each one contiguous mapping in the VMM. The first starts at 0.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
+    /// The largest of the pages that back it.
+    #[must_use]
+    pub fn largest_pages(&self) -> HostPages {
+        self.slots.iter().map(|slot| slot.backing.pages).max().unwrap_or_default()
+    }
+
     /// RAM, whatever backs it and whatever node it lies on: sorted ranges that do not touch. The first starts at 0.
     #[must_use]
     pub fn ram(&self) -> &[GpaRange] {
         &self.ram
-    }
-
-    /// The same by node.
-    #[must_use]
-    pub fn runs(&self) -> Vec<(GpaRange, u32)> {
-        runs(&self.slots)
     }
 
     /// The node that the memory at a guest physical address lies on; the first, if there is no memory.
@@ -160,25 +108,29 @@ impl MemoryPlan {
         &self.arenas
     }
 
-    /// Checks that guest physical addresses of another width than was planned with reach all of it.
-    pub fn check_width(&self, width: AddressWidth) -> Result<(), PlanError> {
-        check_width(&self.input, width)
-    }
-
-    /// Notes that the VMM writes to `range` before the guest runs: no region that shares a byte with it is `ZEROED`.
-    pub fn mark_written(&mut self, range: GpaRange) {
-        for region in &mut self.regions {
-            if GpaRange::new(region.base, region.end()).overlaps(range) {
-                region.flags.remove(RegionFlags::ZEROED);
-            }
-        }
-    }
-
     /// The hand-off table, as the guest finds it in its memory.
     pub fn hand_off(&self) -> Result<Vec<u8>, TableError> {
         let mut table = vec![0; encoded_len(self.regions.len(), self.arenas.len())];
         encode(&self.regions, &self.arenas, &mut table)?;
         Ok(table)
+    }
+
+    /// What guest memory the kernel takes, if flatboot loads one.
+    #[must_use]
+    pub const fn kernel(&self) -> Option<GpaRange> {
+        self.kernel
+    }
+
+    /// Where the initramfs goes, if flatboot loads one.
+    #[must_use]
+    pub const fn initramfs(&self) -> Option<GpaRange> {
+        self.initramfs
+    }
+
+    /// What host memory is asked for beforehand.
+    #[must_use]
+    pub const fn backing(&self) -> &HostBacking {
+        &self.backing
     }
 }
 
@@ -189,10 +141,18 @@ fn regions(runs: &[(GpaRange, u32)], input: &PlanInput) -> Vec<Region> {
             let base = range.start().max(HIGH_MEMORY_START);
             let length = range.end() - base;
             let mut flags = RegionFlags::empty();
-            flags.set(RegionFlags::RAGGED, !(base | length).is_multiple_of(SECTION_SIZE));
             // Kernel and boot structures are below 4 GiB; what else is written says so through `mark_written`.
             flags.set(RegionFlags::ZEROED, input.study.zeroed && base >= ABOVE_4G);
             Region { base, length, node, flags }
         })
         .collect()
+}
+
+/// Notes that the VMM writes to `range` before the guest runs: no region that shares a byte with it is `ZEROED`.
+fn mark_written(regions: &mut [Region], range: GpaRange) {
+    for region in regions {
+        if GpaRange::new(region.base, region.end()).overlaps(range) {
+            region.flags.remove(RegionFlags::ZEROED);
+        }
+    }
 }

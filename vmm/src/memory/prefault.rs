@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::backing::{Prefault, total};
-use super::pages::HostPages;
+use super::backing::total;
+use super::choice::Prefault;
+use super::guest;
+use super::pages::{HUGE_PAGE, HostPages};
 use super::range::GpaRange;
+use super::region::GuestMemory;
 use super::size::Size;
-use super::{GuestMemory, guest};
 
 /// Most threads: with more, they wait for the host's page allocator, not for memory.
 const MAX_THREADS: usize = 16;
@@ -23,7 +25,7 @@ const PIECES_PER_THREAD: u64 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum PrefaultError {
     /// The host has no room for another thread.
-    #[error("memory.prefault={mode}: a thread cannot be started")]
+    #[error("{}: a thread cannot be started", .mode.asked())]
     Thread {
         /// What was to be backed.
         mode: Prefault,
@@ -32,7 +34,8 @@ pub enum PrefaultError {
     },
     /// The host cannot give a page.
     #[error(
-        "memory.prefault={mode}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
+        "{asked}: guest memory {range} cannot be backed, after {backed} of {all}: {why}",
+        asked = .mode.asked(),
         why = reason(.source)
     )]
     Backing {
@@ -48,7 +51,7 @@ pub enum PrefaultError {
         source: io::Error,
     },
     /// A thread ended before its work did.
-    #[error("memory.prefault={0}: a thread ended without a word")]
+    #[error("{}: a thread ended without a word", .0.asked())]
     Lost(Prefault),
 }
 
@@ -160,7 +163,7 @@ impl Job {
 
 /// Cuts `ranges` into pieces for `threads`, at multiples of the backing page: 2 MiB at least, which may be transparent huge pages.
 fn pieces(ranges: &[GpaRange], page: u64, threads: usize) -> Vec<GpaRange> {
-    let unit = page.max(guest::HUGE_PAGE);
+    let unit = page.max(HUGE_PAGE);
     let share = total(ranges) / (PIECES_PER_THREAD * threads.max(1) as u64);
     let length = share.max(MIN_PIECE).next_multiple_of(unit);
     let mut pieces = Vec::new();
@@ -202,7 +205,7 @@ mod tests {
             let mut at = 0;
             let ranges: Vec<_> = sizes.iter().map(|pages| {
                 let range = GpaRange::of(at, pages * page);
-                at = (range.end() + page).next_multiple_of(guest::HUGE_PAGE);
+                at = (range.end() + page).next_multiple_of(HUGE_PAGE);
                 range
             }).collect();
             let pieces = pieces(&ranges, page, threads);
@@ -212,7 +215,7 @@ mod tests {
                 prop_assert!(piece.start().is_multiple_of(page));
                 match merged.last_mut() {
                     Some(last) if last.end() == piece.start() => {
-                        prop_assert!(piece.start().is_multiple_of(guest::HUGE_PAGE), "a huge page is cut");
+                        prop_assert!(piece.start().is_multiple_of(HUGE_PAGE), "a huge page is cut");
                         *last = GpaRange::new(last.start(), piece.end());
                     }
                     _ => merged.push(*piece),

@@ -85,6 +85,9 @@ impl AddressWidth {
     /// The most that x86-64 defines.
     pub const MAX: u8 = 52;
 
+    /// What no address is wider than.
+    pub const WIDEST: Self = Self(Self::MAX);
+
     /// Takes what a processor reports; a number out of range (0 from one that does not say) becomes the nearest in it.
     #[must_use]
     pub fn reported(bits: u8) -> Self {

@@ -42,6 +42,9 @@ impl Drop for Mapping {
     }
 }
 
+/// The guest's mapped memory. Cloning shares the mapping, which goes with the last clone.
+pub type GuestMemory = vm_memory::GuestRegionCollection<Region>;
+
 impl Region {
     /// `memory` lies in `mapping`.
     pub(super) const fn new(memory: GuestRegionMmap, mapping: Mapping) -> Self {

@@ -1,69 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where RAM is in the guest's physical address space.
 
-use std::iter;
-
 use flatboot_handoff::SECTION_SIZE;
-use serde::{Deserialize, Serialize};
 
-use super::e820::{E820_LOW_ENTRIES, E820_MAX_ENTRIES};
+use super::choice::{Layout, MAX_HOLES};
+use super::error::PlanError;
+use super::input::PlanInput;
 use super::pages::HostPages;
-use super::plan::{PlanError, PlanInput, Study};
 use super::range::{AddressWidth, GpaRange};
 use super::size::{MemorySize, Size};
 use super::zone::{Slot, Zone};
-use crate::layout::{ABOVE_4G, LOW_MEMORY_MAX, LOW_MEMORY_MAX_PC};
+use crate::layout::ABOVE_4G;
 
-/// Most holes that memory can have: every part above 4 GiB is an e820 entry, and the zero page has room for only so many.
-pub const MAX_HOLES: u16 = 124;
-
-const _: () = assert!(E820_LOW_ENTRIES + MAX_HOLES as usize + 1 == E820_MAX_ENTRIES);
-
-/// How RAM is shared out between the addresses below and above 4 GiB.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// Four sections below 4 GiB, the rest above: a kernel whose low zones are filled serially has little to fill.
-    #[default]
-    Split,
-    /// Up to 3 GiB below 4 GiB, as a PC and most VMMs have it.
-    Pc,
-}
-
-impl Layout {
-    /// Most bytes of RAM below 4 GiB; whole pages, since they are mapped apart from the rest.
-    #[must_use]
-    pub const fn low_max(self, pages: HostPages) -> u64 {
-        let max = match self {
-            Self::Split => LOW_MEMORY_MAX,
-            Self::Pc => LOW_MEMORY_MAX_PC,
-        };
-        max.next_multiple_of(pages.bytes())
-    }
-}
-
-/// RAM as slots: the low ones from 0, then those above 4 GiB, each of whole sections but the last one's end.
-pub(super) fn slots(input: &PlanInput) -> Result<Vec<Slot>, PlanError> {
-    check_width(input, input.address_width)?;
-    if !input.zones.is_empty() {
-        return Ok(placed(&input.zones, input.study.layout));
-    }
-    let size = input.size.bytes();
-    let low = size.min(input.study.layout.low_max(input.backing.pages));
-    let ranges = iter::once(GpaRange::new(0, low)).chain(high(size - low, input.study.holes)?);
-    Ok(ranges.map(|range| Slot::new(range, input.backing)).collect())
-}
-
-pub(super) fn check_width(input: &PlanInput, width: AddressWidth) -> Result<(), PlanError> {
-    let &PlanInput { size, backing, study: Study { holes, layout, .. }, .. } = input;
-    let low = match input.zones[..] {
-        [] => layout.low_max(backing.pages),
-        ref zones => placed(zones, layout).iter().map(|slot| slot.range).filter(is_low).map(GpaRange::length).sum(),
-    };
+/// RAM as slots: the low ones from 0, then those above 4 GiB, each of whole sections but the last one's end. None of it is beyond
+/// addresses of `width`.
+pub(super) fn slots(input: &PlanInput, width: AddressWidth) -> Result<Vec<Slot>, PlanError> {
+    // Parts are cut from what is all of it, not from each other.
+    let holes = if input.zones.len() > 1 { 0 } else { input.study.holes };
+    let slots = placed(&input.zones, input.study.layout, holes)?;
+    let low: u64 = slots.iter().map(|slot| slot.range).filter(is_low).map(GpaRange::length).sum();
     // No overflow, no underflow: at most 124 holes of 128 MiB, and the narrowest width leaves 60 GiB above 4 GiB.
-    let max = width.end() - ABOVE_4G - u64::from(holes.min(MAX_HOLES)) * SECTION_SIZE + low;
-    if size.bytes() <= max {
-        return Ok(());
+    let max = width.end() - ABOVE_4G - u64::from(holes) * SECTION_SIZE + low;
+    let size = input.size();
+    if size.0 <= max {
+        return Ok(slots);
     }
     Err(PlanError::TooLarge { size, min: Size(MemorySize::MIN), max: Size(max), bits: width.bits() })
 }
@@ -72,34 +32,26 @@ const fn is_low(range: &GpaRange) -> bool {
     range.start() < ABOVE_4G
 }
 
-/// Zones one after the other: below 4 GiB as long as whole pages of them fit there, then from 4 GiB up.
-fn placed(zones: &[Zone], layout: Layout) -> Vec<Slot> {
+/// Zones one after the other: below 4 GiB as long as whole pages of them fit there, then from 4 GiB up, with `holes`.
+fn placed(zones: &[Zone], layout: Layout, holes: u16) -> Result<Vec<Slot>, PlanError> {
     let most = layout.low_max(zones.first().map_or(HostPages::Base, |zone| zone.backing.pages));
-    let (mut low, mut next) = (0, 0);
+    let (mut low, mut next) = (0, ABOVE_4G);
     let mut slots = Vec::with_capacity(zones.len() + 1);
     for &Zone { size, node, backing } in zones {
-        let mut add = |start, length| {
-            if length > 0 {
-                slots.push(Slot { range: GpaRange::of(start, length), node, backing });
-            }
-        };
         // Nothing goes below again once something is above.
-        let room = if next == 0 { most - low } else { 0 };
+        let room = if next == ABOVE_4G { most - low } else { 0 };
         let below = size.min(room - room % backing.pages.bytes());
-        add(low, below);
-        low += below;
-        if below < size {
-            next = next.max(ABOVE_4G);
-            add(next, size - below);
-            // A size that is too large for any addresses is found to be so by its slots.
-            next = next.saturating_add(size - below);
-        }
+        let below = Some(GpaRange::of(low, below)).filter(|range| !range.is_empty());
+        low = below.map_or(low, GpaRange::end);
+        let above = high(next, size - below.map_or(0, GpaRange::length), holes)?;
+        next = above.last().map_or(next, |last| last.end());
+        slots.extend(below.into_iter().chain(above).map(|range| Slot { range, node, backing }));
     }
-    slots
+    Ok(slots)
 }
 
-/// Cuts `length` bytes from 4 GiB up into `holes` + 1 parts, as equal as whole sections allow, one section apart.
-fn high(length: u64, holes: u16) -> Result<Vec<GpaRange>, PlanError> {
+/// Cuts `length` bytes from `start` up into `holes` + 1 parts, as equal as whole sections allow, one section apart.
+fn high(start: u64, length: u64, holes: u16) -> Result<Vec<GpaRange>, PlanError> {
     let parts = u64::from(holes) + 1;
     let sections = length / SECTION_SIZE;
     if holes > MAX_HOLES {
@@ -112,16 +64,17 @@ fn high(length: u64, holes: u16) -> Result<Vec<GpaRange>, PlanError> {
         return Ok(Vec::new());
     }
 
-    let mut next = ABOVE_4G;
+    let mut next = start;
     let mut left = length;
     Ok((0..parts)
         .map(|part| {
             let longer = u64::from(part < sections % parts);
             // The last part takes the tail that is no whole section.
             let length = if part + 1 == parts { left } else { (sections / parts + longer) * SECTION_SIZE };
+            // A size that is too large for any addresses is found to be so when all of it has been placed.
             let range = GpaRange::of(next, length);
             left -= length;
-            next = range.end() + SECTION_SIZE;
+            next = range.end().saturating_add(SECTION_SIZE);
             range
         })
         .collect())

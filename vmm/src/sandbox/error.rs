@@ -6,6 +6,9 @@ use std::io;
 use landlock::RulesetError;
 
 use super::Kind;
+use crate::field::Field;
+
+const LANDLOCK: Field = Field::section("landlock_enable");
 
 /// Why a jail cannot be had, or not be entered.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +31,12 @@ pub enum JailError {
     Signal(#[source] io::Error),
     /// The host's kernel has no Landlock, or refuses the rules.
     #[error(
-        "--landlock: this host takes no such rules: must have CONFIG_SECURITY_LANDLOCK, and landlock among its security modules \
+        "{LANDLOCK}: this host takes no such rules: must have CONFIG_SECURITY_LANDLOCK, and landlock among its security modules \
          (lsm=)"
     )]
     Landlock(#[from] RulesetError),
     /// The rules of a thread cannot be had a second time.
-    #[error("--landlock: no file descriptor is left")]
+    #[error("{LANDLOCK}: no file descriptor is left")]
     Rules(#[source] io::Error),
     /// A thread is gone.
     #[error("jail: a thread ended without a word")]

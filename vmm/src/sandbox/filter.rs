@@ -10,7 +10,19 @@ use seccompiler::{
 };
 
 use super::lists::{self, Call, When};
-use super::{JailError, Kind, Seccomp};
+use super::{JailError, Kind};
+
+/// What happens when a thread calls what its filter does not allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Seccomp {
+    /// The call is not made, and the VM ends with a line that names thread and call.
+    #[default]
+    True,
+    /// Nothing: there are no filters.
+    False,
+    /// The call is made, and the host's kernel logs it.
+    Log,
+}
 
 /// The filters of a thread of `kind`, in the order in which they are to be installed.
 pub(super) fn compile(kind: Kind, seccomp: Seccomp) -> Result<Vec<BpfProgram>, JailError> {

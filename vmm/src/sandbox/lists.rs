@@ -143,8 +143,8 @@ const START: &[Call] = &[
     Call(libc::SYS_ioctl, Masked(1, KVM_MASK, VHOST_SET_OWNER & KVM_MASK)),
     // Sockets to networks that others have made: of which kind they are.
     Call(libc::SYS_getsockopt, Always),
-    // Taps that are set up already.
-    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ])),
+    // Taps that are set up already, and their addresses, by which their counters are known.
+    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ, SIOCGIFHWADDR])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
     // Disks that are block devices: their sectors.
     Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
@@ -230,7 +230,8 @@ const DEVICE: &[Call] = &[
     Call(libc::SYS_pwrite64, Always),
     Call(libc::SYS_pwritev, Always),
     Call(libc::SYS_lseek, Always),
-    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD])),
+    // And which of its queues are used.
+    Call(libc::SYS_ioctl, OneOf(1, &[TUNSETOFFLOAD, TUNSETQUEUE])),
     // Whether a tap that takes no frames is switched off.
     Call(libc::SYS_ppoll, Always),
     // A socket to a network, when its device goes.
@@ -287,6 +288,7 @@ const VHOST: &[Call] = &[
             1,
             &[
                 TUNSETOFFLOAD,
+                TUNSETQUEUE,
                 VHOST_SET_FEATURES,
                 VHOST_SET_VRING_NUM,
                 VHOST_SET_VRING_ADDR,
@@ -371,10 +373,12 @@ const IORING_REGISTER_ENABLE_RINGS: u32 = 12;
 
 const BLKPBSZGET: u32 = 0x127b;
 
+const SIOCGIFHWADDR: u32 = 0x8927;
 const TUNSETIFF: u32 = 0x4004_54ca;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;
 const TUNGETIFF: u32 = 0x8004_54d2;
 const TUNSETVNETHDRSZ: u32 = 0x4004_54d8;
+const TUNSETQUEUE: u32 = 0x4004_54d9;
 
 /// `_IO(VHOST_VIRTIO, 0x01)`, and of those that a thread makes, `_IOW` with a `u64`, `struct vhost_vring_state`, `vhost_vring_addr` and
 /// `vhost_vring_file`.

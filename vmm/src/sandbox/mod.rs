@@ -24,21 +24,10 @@ use std::sync::{Arc, OnceLock};
 use seccompiler::BpfProgram;
 
 pub use error::JailError;
+pub use filter::Seccomp;
 pub use harden::harden;
 pub use kind::Kind;
 pub use violation::STATUS;
-
-/// What happens when a thread calls what its filter does not allow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Seccomp {
-    /// The call is not made, and the VM ends with a line that names thread and call.
-    #[default]
-    True,
-    /// Nothing: there are no filters.
-    False,
-    /// The call is made, and the host's kernel logs it.
-    Log,
-}
 
 /// A server's owner, which prepares VMs, is in its jail.
 static OWNED: AtomicBool = AtomicBool::new(false);

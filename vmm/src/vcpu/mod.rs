@@ -6,8 +6,10 @@
 //! wait there, in the kernel, for their start-up IPI.
 
 mod control;
+mod error;
 mod exits;
 mod internal;
+mod shared;
 mod shares;
 
 use std::collections::BTreeSet;
@@ -20,92 +22,17 @@ use std::thread;
 use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::devices::Bus;
-use crate::ender::{Ender, PanicGuard};
+use crate::ender::PanicGuard;
 use crate::ending::Ending;
-use crate::memory::{GpaRange, GuestMemory, guest};
-use crate::observe::counters::Counters;
-use crate::sandbox::{Jail, JailError, Kind};
-use crate::timeline::Timeline;
-use crate::vm::{self, Start, Vm, VmError};
+use crate::memory::{GpaRange, guest};
+use crate::sandbox::Kind;
+use crate::vm::{self, Start};
 use control::{Control, Order};
 
 pub use control::Threads;
-pub use shares::tasks;
-
-/// What every vCPU thread needs.
-#[derive(Debug)]
-pub struct Shared {
-    /// The VM.
-    pub vm: Vm,
-    /// Its memory.
-    pub memory: GuestMemory,
-    /// I/O ports.
-    pub ports: Bus,
-    /// Memory-mapped registers.
-    pub mmio: Bus,
-    /// Where the end is reported.
-    pub ender: Ender,
-    /// Where exits are counted.
-    pub counters: Arc<Counters>,
-    /// What every vCPU's thread enters.
-    pub jail: Jail,
-    /// Where the boot CPU marks its first run.
-    pub timeline: Arc<Timeline>,
-}
-
-/// Why the vCPUs did not come up.
-#[derive(Debug, thiserror::Error)]
-pub enum VcpuError {
-    /// The host has no room for another thread.
-    #[error("vCPU {index}: its thread cannot be started")]
-    Thread {
-        /// Index of the vCPU.
-        index: u16,
-        /// Why.
-        source: io::Error,
-    },
-    /// KVM refused.
-    #[error("vCPU {index}")]
-    Create {
-        /// Index of the vCPU.
-        index: u16,
-        /// Why.
-        source: VmError,
-    },
-    /// The host has not the CPUs that it is to run on.
-    #[error(
-        "cpus.affinity: vCPU {index} cannot run on any of the host CPUs {cpus:?}: must be CPUs that this host lets flatboot use"
-    )]
-    Affinity {
-        /// Index of the vCPU.
-        index: u16,
-        /// The CPUs.
-        cpus: BTreeSet<u16>,
-        /// Why.
-        source: io::Error,
-    },
-    /// Its thread has no jail.
-    #[error("vCPU {index}")]
-    Jail {
-        /// Index of the vCPU.
-        index: u16,
-        /// Why.
-        source: JailError,
-    },
-    /// A thread ended before it reported.
-    #[error("a vCPU thread ended without a word")]
-    Lost,
-    /// The signal that interrupts a vCPU cannot be had.
-    #[error("vCPUs: the signal that interrupts them cannot be handled")]
-    Signal(#[source] io::Error),
-    /// It did not come to rest in time.
-    #[error("vCPU {index}: has not come to rest in time: what it writes to, or this host, is too slow")]
-    Busy {
-        /// Index of the vCPU.
-        index: usize,
-    },
-}
+pub use error::VcpuError;
+pub use shared::Shared;
+pub use shares::{Affinity, Task, tasks};
 
 /// The running threads, all waiting for the boot CPU's start.
 #[derive(Debug)]
@@ -114,20 +41,6 @@ pub struct Waiting {
     ready: Receiver<Result<(), VcpuError>>,
     starts: Vec<Sender<Start>>,
     threads: Threads,
-}
-
-/// Where the thread of a vCPU runs: on these CPUs of the host, or on all.
-pub type Affinity = Option<BTreeSet<u16>>;
-
-/// What the thread of a vCPU does before it runs the guest.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Task {
-    /// Where it runs.
-    pub affinity: Affinity,
-    /// What it backs first.
-    pub early: Vec<GpaRange>,
-    /// What it backs when the boot CPU starts.
-    pub ahead: Vec<GpaRange>,
 }
 
 /// Starts a thread for each of `tasks`, at most 65536. When the boot CPU starts, the others back what they are to back ahead, and
@@ -310,6 +223,14 @@ mod tests {
         }
         assert_eq!(pinned(&[first, 1023]).unwrap(), [usize::from(first)], "what is not there is left out");
         assert!(pinned(&[1023]).is_err());
+    }
+
+    #[test]
+    fn host_cpus_that_are_not_there_are_said_as_they_are_written() {
+        let source = io::Error::from(io::ErrorKind::InvalidInput);
+        let error = VcpuError::Affinity { index: 1, cpus: [2, 3, 4, 9].into(), source };
+        let must = "cannot run on any of these: must be CPUs that this host lets flatboot use";
+        assert_eq!(error.to_string(), format!("cpus.affinity=[1@[2-4,9]]: {must}"));
     }
 
     #[test]

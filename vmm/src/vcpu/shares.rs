@@ -3,8 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use super::{Affinity, Task};
-use crate::memory::{GpaRange, guest};
+use crate::memory::{GpaRange, HUGE_PAGE};
+
+/// Where the thread of a vCPU runs: on these CPUs of the host, or on all.
+pub type Affinity = Option<BTreeSet<u16>>;
+
+/// What the thread of a vCPU does before it runs the guest.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Where it runs.
+    pub affinity: Affinity,
+    /// What it backs first.
+    pub early: Vec<GpaRange>,
+    /// What it backs when the boot CPU starts.
+    pub ahead: Vec<GpaRange>,
+}
 
 /// What the thread of each vCPU does, of as many as `nodes`, which says on which of the guest's nodes each is. Each range is backed
 /// by threads of the node that it lies on, or by all if that has none: where nobody has bound guest memory to a node of the host, it
@@ -40,13 +53,13 @@ pub fn tasks(
 /// Splits `ranges` into `count` shares of about equal size, cut at huge-page boundaries: no two threads back one huge page.
 fn shares(ranges: &[GpaRange], count: usize) -> Vec<Vec<GpaRange>> {
     let total: u64 = ranges.iter().map(|range| range.length()).sum();
-    let quota = total.div_ceil(count.max(1) as u64).next_multiple_of(guest::HUGE_PAGE).max(guest::HUGE_PAGE);
+    let quota = total.div_ceil(count.max(1) as u64).next_multiple_of(HUGE_PAGE).max(HUGE_PAGE);
     let mut out = vec![Vec::new(); count];
     let (mut worker, mut room) = (0, quota);
     for range in ranges {
         let mut start = range.start();
         while start < range.end() {
-            let end = range.end().min((start + room).next_multiple_of(guest::HUGE_PAGE));
+            let end = range.end().min((start + room).next_multiple_of(HUGE_PAGE));
             if let Some(share) = out.get_mut(worker) {
                 share.push(GpaRange::new(start, end));
             }
@@ -85,7 +98,7 @@ mod tests {
             for range in all {
                 match merged.last_mut() {
                     Some(last) if last.end() == range.start() => {
-                        prop_assert!(range.start().is_multiple_of(guest::HUGE_PAGE), "a huge page is cut");
+                        prop_assert!(range.start().is_multiple_of(HUGE_PAGE), "a huge page is cut");
                         *last = GpaRange::new(last.start(), range.end());
                     }
                     _ => merged.push(range),

@@ -22,7 +22,7 @@ impl Aftermath {
     /// Takes from `config` what it needs.
     pub(super) fn of(config: &mut Config, timeline: Arc<Timeline>) -> Self {
         let machine = &config.machine;
-        let (vcpus, memory) = (machine.cpus.boot.get(), machine.memory.size.bytes());
+        let (vcpus, memory) = (machine.cpus.boot.get(), machine.memory.size().0);
         Self { timeline, output: config.timeline.take(), vcpus, memory }
     }
 

@@ -6,7 +6,10 @@ use crate::boot::BootError;
 use crate::config::{ConfigError, FileError};
 use crate::devices::running::WorkerError;
 use crate::devices::virtio::ResizeError;
+use crate::field::Field;
 use crate::vcpu::VcpuError;
+
+const TIMELINE: Field = Field::section("timeline");
 
 /// Why a request cannot be granted.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +97,7 @@ pub enum TimelineError {
     #[error(transparent)]
     Output(#[from] FileError),
     /// It does not take the text.
-    #[error("--timeline {path}: cannot be written")]
+    #[error("{}: cannot be written", TIMELINE.is(path))]
     Write {
         /// The file.
         path: String,

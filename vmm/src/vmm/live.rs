@@ -7,24 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kvm_ioctls::Kvm;
-use vmm_sys_util::eventfd::EventFd;
 
 use super::aftermath::Aftermath;
 use super::error::{StartError, VmmError};
 use super::lifecycle::{NotNow, State, Step};
-use crate::boot::{self, BootError, Booted, Console, Control};
+use crate::boot::{self, BootError, Context, RunningVm};
 use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
-use crate::devices::running::Workers;
-use crate::devices::virtio::{BalloonControl, Resizer};
+use crate::devices::virtio::BalloonControl;
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::leave::Leave;
-use crate::listener::Bound;
 use crate::memory::guest::page_faults;
-use crate::observe::counters::{Counters, Snapshot};
+use crate::observe::counters::Snapshot;
 use crate::sandbox::{Jail, JailError};
 use crate::timeline::Timeline;
-use crate::vcpu::Threads;
+use crate::vm;
 
 /// How long vCPUs and devices may take to rest. A disk may take longer; then there is no pause.
 const REST: Duration = Duration::from_secs(5);
@@ -56,19 +53,7 @@ pub enum Zero {
 pub(super) struct Live {
     state: State,
     ender: Ender,
-    vcpus: Threads,
-    workers: Workers,
-    /// The disks, by what they are called.
-    disks: Vec<(String, Arc<Resizer>)>,
-    power_button: EventFd,
-    counters: Arc<Counters>,
-    kvm: Kvm,
-    console: Option<Console>,
-    /// Of its vsock device and its console.
-    sockets: Vec<Bound>,
-    /// At its console.
-    pty: Option<PathBuf>,
-    balloon: Option<BalloonControl>,
+    vm: RunningVm,
     shutdown_timeout: Duration,
     /// When it was asked to power off.
     asked: Option<Instant>,
@@ -87,7 +72,7 @@ impl Live {
         ender: Ender,
         leave: &Leave,
         (jail, once): (Jail, bool),
-        ready: impl FnOnce(&Control) -> io::Result<()>,
+        ready: impl FnOnce(&Context) -> io::Result<()>,
     ) -> Result<Self, StartError> {
         let timeline = Arc::new(match origin.zero {
             Some(Zero::Exec(zero)) => Timeline::new(zero),
@@ -96,7 +81,7 @@ impl Live {
         });
         let mut config = Config::open(vm, leave)?;
         timeline.phase("configuration valid");
-        let control = Control::new(ender.clone(), walled(jail, &config, once).map_err(BootError::Jail)?, once);
+        let jail = walled(jail, &config, once).map_err(BootError::Jail)?;
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
         if origin.again
             && let SerialConfig::File(output) = &mut config.machine.serial
@@ -105,23 +90,12 @@ impl Live {
             output.append();
         }
         let shutdown_timeout = config.machine.shutdown_timeout;
-        let prepared = boot::prepare(config, &timeline, &control)?;
-        ready(&control).map_err(BootError::Signals)?;
-        let Booted { vcpus, workers, disks, power_button, counters, kvm, console, sockets, pty, balloon } =
-            prepared.start(&control)?;
+        let context = Context::new(ender.clone(), jail, once, timeline);
+        let vm = boot::boot(config, &context, ready)?;
         Ok(Self {
             state: State::Running,
             ender,
-            vcpus,
-            workers,
-            disks,
-            power_button,
-            counters,
-            kvm,
-            console,
-            sockets,
-            pty,
-            balloon,
+            vm,
             shutdown_timeout,
             asked: None,
             again: PRESS_AGAIN,
@@ -144,8 +118,8 @@ impl Live {
     pub(super) fn pause(&mut self) -> Result<(), VmmError> {
         let paused = self.state.after(Step::Pause)?;
         let deadline = Instant::now() + REST;
-        self.vcpus.pause(REST)?;
-        if let Err(error) = self.workers.pause(deadline, REST) {
+        self.vm.vcpus.pause(REST)?;
+        if let Err(error) = self.vm.devices.workers.pause(deadline, REST) {
             self.go_on();
             return Err(error.into());
         }
@@ -161,8 +135,8 @@ impl Live {
 
     /// Devices first: they must be there for what vCPUs ask.
     fn go_on(&self) {
-        self.workers.resume();
-        self.vcpus.resume();
+        self.vm.devices.workers.resume();
+        self.vm.vcpus.resume();
     }
 
     /// Has disk `id` have `size` bytes. The guest is told, so it must run.
@@ -170,14 +144,14 @@ impl Live {
         if self.state != State::Running {
             return Err(NotNow { state: self.state, must: "running" }.into());
         }
-        let disk = self.disks.iter().find(|(name, _)| name == id);
+        let disk = self.vm.devices.disks.iter().find(|(name, _)| name == id);
         let (_, disk) = disk.ok_or_else(|| VmmError::NoDisk(id.to_owned()))?;
         Ok(disk.resize(size, REST)?)
     }
 
     /// Asks the guest to power off.
     pub(super) fn press_power_button(&self) -> Result<(), VmmError> {
-        self.power_button.write(1).map_err(VmmError::PowerButton)
+        self.vm.devices.power_button.write(1).map_err(VmmError::PowerButton)
     }
 
     /// The same, and ends it when it has not in time.
@@ -212,37 +186,38 @@ impl Live {
 
     /// The pseudo terminal at its console.
     pub(super) fn pty(&self) -> Option<&Path> {
-        self.pty.as_deref()
+        self.vm.devices.pty.as_deref()
     }
 
     /// Bytes that the guest has given up because it was asked to.
     pub(super) fn given_up(&self) -> u64 {
-        self.balloon.as_ref().map_or(0, BalloonControl::actual)
+        self.vm.devices.balloon.as_ref().map_or(0, BalloonControl::actual)
     }
 
     /// Asks the guest to give up `bytes`.
     pub(super) fn ask_for(&self, bytes: u64) {
-        self.balloon.iter().for_each(|balloon| balloon.ask(bytes));
+        self.vm.devices.balloon.iter().for_each(|balloon| balloon.ask(bytes));
     }
 
     /// What its vCPUs and devices have done.
     pub(super) fn counters(&self) -> Snapshot {
-        self.counters.snapshot(page_faults())
+        self.vm.counters.snapshot(page_faults())
+    }
+
+    /// Whether a VM could be started from `config`, from which this one was: what can be known without what this one has.
+    pub(super) fn check_again(&self, config: &VmConfig) -> Result<(), StartError> {
+        let (payload, cpus, memory) = config.look_again()?;
+        let width = vm::address_width(&self.vm.kvm).map_err(BootError::Vm)?;
+        Ok(boot::check(&payload, cpus, &memory, width)?)
     }
 
     /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
-        let Self { vcpus, workers, console, sockets, aftermath, kvm, .. } = self;
+        let Self { vm: RunningVm { vcpus, devices, kvm, .. }, aftermath, .. } = self;
         vcpus.finish(FINISH);
-        drop((workers, console, sockets));
+        drop(devices);
         (aftermath, kvm)
     }
-}
-
-/// Whether a VM could be started from `vm` while another one runs that was: what can be known without what that one has.
-pub(super) fn check(vm: &VmConfig) -> Result<(), StartError> {
-    let (payload, memory) = vm.look_again()?;
-    Ok(boot::check(&payload, &memory)?)
 }
 
 /// The jail with what `config` wants it to have. With Landlock, no thread of the VM opens a file; and if this thread starts no other

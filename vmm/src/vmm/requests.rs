@@ -4,9 +4,12 @@
 use super::call::{Answer, Call, Info, InfoState, Resize};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
-use super::live::{self, Live, Origin, Zero};
+use super::live::{Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
-use crate::config::{AddError, VmConfig};
+use crate::config::{AddError, FieldError, VmConfig};
+use crate::field::Field;
+
+const DESIRED_BALLOON: Field = Field::section("desired_balloon");
 
 impl Vmm {
     /// Does what it is asked. To quit is not among it.
@@ -90,8 +93,8 @@ impl Vmm {
     /// What could not start again goes on running, as far as that is known before.
     fn reboot(&mut self) -> Result<(), VmmError> {
         self.running()?;
-        if let Some(kept) = &self.vm {
-            live::check(&kept.config)?;
+        if let Some(Kept { config, stage: Stage::Live(live) }) = &self.vm {
+            live.check_again(config)?;
         }
         self.events.vm("rebooting");
         self.end("it is rebooted");
@@ -118,7 +121,8 @@ impl Vmm {
             }
         }
         if let Some(bytes) = sizes.desired_balloon {
-            kept.config.resize_balloon(bytes, "desired_balloon").map_err(VmmError::Refused)?;
+            let wrong = |error: FieldError| VmmError::Refused(error.to_string());
+            kept.config.resize_balloon(bytes, DESIRED_BALLOON).map_err(wrong)?;
             if let Stage::Live(live) = &kept.stage {
                 live.ask_for(bytes);
             }

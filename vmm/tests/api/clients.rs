@@ -86,7 +86,7 @@ fn curl_works() -> Result<(), Failed> {
     let created = curl(&server, &json, "vm.create")?;
     require(created == " 204", || created)?;
     // It asks whether it may send that much before it does.
-    let long = format!("{{\"payload\": {{\"kernel\": \"/nowhere\", \"cmdline\": \"{}\"}}}}", "x".repeat(100_000));
+    let long = format!("{{\"payload\": {{\"kernel\": \"/nowhere\", \"initramfs\": \"{}\"}}}}", "x".repeat(100_000));
     let again = curl(&server, &["-X", "PUT", "-H", "Expect: 100-continue", "-d", &long], "vm.create")?;
     require(again.ends_with(" 409"), || again)?;
     let quit = curl(&server, &["-X", "PUT"], "vmm.shutdown")?;

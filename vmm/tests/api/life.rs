@@ -131,7 +131,7 @@ fn resize(server: &Server) -> Result<(), Failed> {
         })?;
     }
     let (status, text) = server.ask("PUT", "vm.resize-disk", r#"{"id": "_disk0"}"#);
-    require(status == 400 && text.contains("missing field `desired_size`"), || format!("{status} {text}"))
+    require(status == 400 && text.contains("desired_size: is missing: must be given"), || format!("{status} {text}"))
 }
 
 fn life() -> Result<(), Failed> {
@@ -184,9 +184,9 @@ fn reboot_refused() -> Result<(), Failed> {
     put(&server, "vm.boot", "")?;
     goes_on(&mut server);
     for (name, bad, line) in [
-        ("kernel", None, "payload.kernel {}: there is no such file: must exist"),
+        ("kernel", None, "payload.kernel={}: there is no such file: must exist"),
         ("kernel", Some(b"no kernel".as_slice()), "kernel {}: truncated: setup header ends"),
-        ("disk", Some(b"short"), "disks {}: has 5 bytes: must be a multiple of 512"),
+        ("disk", Some(b"short"), "disks[0].path={}: has 5 bytes: must be a multiple of 512"),
     ] {
         let file = path.join(name);
         let good = fs::read(&file)?;
@@ -219,7 +219,7 @@ fn reboot_fails() -> Result<(), Failed> {
     let (status, said) = server.ask("PUT", "vm.reboot", "");
     require(status == 500 && said.contains("is there and no socket: must not exist"), || format!("{status} {said}"))?;
     require(state(&server) == "Shutdown", || server.info().to_string())?;
-    let why = "it does not start again: --vsock socket=";
+    let why = "it does not start again: vsock.socket=";
     server.wait_for("nobody is told", |server| {
         let last = events(server).pop().unwrap_or_default();
         last["event"] == "shutdown" && last["properties"]["reason"].as_str().is_some_and(|said| said.starts_with(why))
@@ -239,7 +239,8 @@ fn restart_fails() -> Result<(), Failed> {
     fs::rename(path.join("kernel"), path.join("aside"))?;
     server.wait_for("it is not over", |server| state(server) == "Shutdown");
     let last = |server: &Server| events(server).pop().unwrap_or_default();
-    let why = format!("it does not start again: --kernel {}: there is no such file", path.join("kernel").display());
+    let why =
+        format!("it does not start again: payload.kernel={}: there is no such file", path.join("kernel").display());
     server.wait_for("nobody is told", |server| {
         let last = last(server);
         last["event"] == "shutdown" && last["properties"]["reason"].as_str().is_some_and(|said| said.starts_with(&why))
@@ -250,7 +251,7 @@ fn restart_fails() -> Result<(), Failed> {
     put(&server, "vm.delete", "")?;
     put(&server, "vmm.shutdown", "")?;
     let (status, said) = server.ended();
-    let warned = said.contains("the VM does not start again, and is over: --kernel ");
+    let warned = said.contains("the VM does not start again, and is over: payload.kernel=");
     require(status.success() && warned, || format!("{status} {said}"))
 }
 
@@ -326,6 +327,22 @@ fn back_off() -> Result<(), Failed> {
     put(&server, "vmm.shutdown", "")
 }
 
+/// The descriptors that a server has opened: each of them is closed by the start of a program.
+fn own_descriptors(server: &Server) -> Result<Vec<i32>, Failed> {
+    const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+    let mut own = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{}/fdinfo", server.pid()))? {
+        let entry = entry?;
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+        if flags & CLOSE_ON_EXEC != 0 {
+            own.push(entry.file_name().to_string_lossy().parse()?);
+        }
+    }
+    Ok(own)
+}
+
 /// A jailed server starts no program, and uses one's socket that it was started with.
 fn networks() -> Result<(), Failed> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -346,6 +363,16 @@ fn networks() -> Result<(), Failed> {
     goes_on(&mut server);
     put(&server, "vm.delete", "")?;
     drop(ours);
+    // What it has opened itself nobody gets by its number.
+    let own = own_descriptors(&server)?;
+    require(own.len() > 3, || format!("{own:?}"))?;
+    for number in own {
+        put(&server, "vm.create", &with(&server, json!({"fds": [number]}))?)?;
+        let (status, said) = server.ask("PUT", "vm.boot", "");
+        let line = format!("fds={number}: was not open when this process was started: must be a tap");
+        require(status == 500 && said.contains(&line), || format!("{status} {said}"))?;
+        put(&server, "vm.delete", "")?;
+    }
     put(&server, "vmm.shutdown", "")
 }
 

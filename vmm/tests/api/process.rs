@@ -141,7 +141,7 @@ fn events_to_a_descriptor() -> Result<(), Failed> {
         .current_dir(directory.path())
         .output()?;
     let said = String::from_utf8_lossy(&closed.stderr).into_owned();
-    let line = "flatboot: error: --event-monitor fd=7: Bad file descriptor (os error 9): must be a file that this \
+    let line = "flatboot: error: --event-monitor fd=7: was not open when this process was started: must be a file that this \
                 process was started with\n";
     require(closed.status.code() == Some(2) && said == line, || format!("{}: {said}", closed.status))
 }

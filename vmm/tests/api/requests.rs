@@ -84,15 +84,41 @@ fn wrong() -> Result<(), Failed> {
         ("PUT", "vm.snapshot", r#"{"destination_url": "file:///x"}"#, 501, "vm.snapshot: flatboot has no such thing"),
         ("PUT", "vm.resize-zone", r#"{"id": "a"}"#, 501, "vm.resize-zone: flatboot has no such thing"),
         ("PUT", "vm.resize", r#"{"desired_ram": 1}"#, 404, "there is no VM"),
-        ("PUT", "vm.resize", r#"{"desired_ram": "1"}"#, 400, "vm.resize: invalid type"),
-        ("PUT", "vm.resize", r#"{"desired": 1}"#, 400, "vm.resize: unknown field `desired`"),
+        (
+            "PUT",
+            "vm.resize",
+            r#"{"desired_ram": "1"}"#,
+            400,
+            "vm.resize: desired_ram=1: must be a whole number, 0 or more",
+        ),
+        (
+            "PUT",
+            "vm.resize",
+            r#"{"desired": 1}"#,
+            400,
+            "vm.resize: desired: there is no such field: must be one of desired_vcpus",
+        ),
         ("PUT", "vm.create", "", 400, "vm.create: has no body"),
         ("PUT", "vm.create", "garbage", 400, "vm.create: is no JSON"),
-        ("PUT", "vm.create", "{}", 400, "vm.create: missing field `payload`"),
+        ("PUT", "vm.create", "{}", 400, "vm.create: payload: is missing: must be given"),
         ("PUT", "vm.create", r#"{"payload": {}}"#, 400, "payload: has neither kernel nor firmware"),
         ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "balloon": {"size": 5}}"#, 400, "balloon.size=5: must be"),
         ("PUT", "vm.create", r#"{"payload": {"kernel": "k"}, "memory": {"size": 5}}"#, 400, "memory.size=5: must be"),
-        ("PUT", "vm.remove-device", "{}", 400, "missing field `id`"),
+        (
+            "PUT",
+            "vm.create",
+            r#"{"payload": {"kernel": "k"}, "cpus": {"boot_vcpus": 70000}}"#,
+            400,
+            "cpus.boot_vcpus=70000: must be a number of vCPUs, 1 to 1024",
+        ),
+        (
+            "PUT",
+            "vm.create",
+            "{\"payload\": {\"kernel\": \"k\", \"cmdline\": \"a\\nb\"}}",
+            400,
+            "payload.cmdline: has byte 0x0a",
+        ),
+        ("PUT", "vm.remove-device", "{}", 400, "vm.remove-device: id: is missing: must be given"),
     ] {
         refused(&server, verb, name, body, status, words)?;
     }
@@ -154,7 +180,7 @@ fn nets() -> Result<(), Failed> {
     )?;
     refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "mac": "x"}"#, 400, "x: must be six bytes")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;
-    let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56", "queue_size": 256}]);
+    let expected = json!([{"fds": [9], "id": "lan", "mac": "52:54:00:12:34:56", "num_queues": 2, "queue_size": 256}]);
     require(server.info()["config"]["net"] == expected, || server.info().to_string())
 }
 
@@ -206,7 +232,7 @@ fn vsock() -> Result<(), Failed> {
 fn start_fails() -> Result<(), Failed> {
     let mut server = Server::start();
     server.ask("PUT", "vm.create", VM);
-    let missing = "payload.kernel /nowhere/vmlinux: there is no such file";
+    let missing = "payload.kernel=/nowhere/vmlinux: there is no such file";
     refused(&server, "PUT", "vm.boot", "", 500, missing)?;
     let before = server.usage();
     for _ in 0..20 {

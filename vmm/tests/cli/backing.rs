@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use flatboot::memory::{Backing, GpaRange, HostPages, Prefault, Slot, guest, prefault};
+use flatboot::memory::{Backing, GpaRange, HostPages, Prefault, Size, Slot, guest, prefault};
 use libtest_mimic::{Failed, Trial};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
@@ -20,21 +20,27 @@ use crate::refusal::{ERROR, Files, Row};
 const HUGE: &str = "needs … free pages of …, the host has …: must be at most that, or more reserved in \
                     /sys/kernel/mm/hugepages/hugepages-…kB/nr_hugepages";
 
-pub(crate) fn rows() -> Vec<Row> {
-    let too_much = "this host has … to give: must be at most that";
-    let mut rows = vec![
-        // More than any host has free, and less than x86-64 can address.
-        row("run --memory size=2000T,prefault=on", &format!("--memory prefault=on: backs 2000 TiB, {too_much}")),
-        row(
-            "run --memory size=2000T,prefault=arenas",
-            &format!("--memory prefault=arenas: backs 32000 GiB, {too_much}"),
-        ),
+pub(crate) fn rows(host: &Host) -> Vec<Row> {
+    // More than any host has free, and half of what this one can address.
+    let size = 1u64 << (host.check["address_bits"].as_u64().unwrap_or(52) - 1);
+    // What may be less is the memmap alone, a 64th of that.
+    let prefaults = [
+        (",prefault=on", "--memory prefault=on", size),
+        (" --study prefault_arenas=on", "--study prefault_arenas=on", size / 64),
     ];
-    for (size, kib) in [("2M", 2048), ("1G", 1 << 20)] {
+    let mut rows: Vec<_> = prefaults
+        .into_iter()
+        .filter(|(_, _, needed)| *needed > memory())
+        .map(|(arguments, prefault, needed)| {
+            let line = format!("backs {}, this host has … to give: must be at most that", Size(needed));
+            row(&format!("run --memory size={size}{arguments}"), &format!("{prefault}: {line}"))
+        })
+        .collect();
+    for (page, kib) in [("2M", 2048), ("1G", 1 << 20)] {
         for shared in ["", ",shared=on", ",prefault=on"] {
-            let arguments = format!("run --memory size=2000T,hugepages=on,hugepage_size={size}{shared}");
+            let arguments = format!("run --memory size={size},hugepages=on,hugepage_size={page}{shared}");
             let there = Path::new(&format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB")).exists();
-            let lacks = format!("this host has no pages of {size}: hugepage_size must be …");
+            let lacks = format!("this host has no pages of {page}: hugepage_size must be …");
             let line = if there { HUGE } else { &lacks };
             rows.push(row(&arguments, &format!("--memory hugepages=on: {line}")));
         }
@@ -44,6 +50,14 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn row(arguments: &str, line: &str) -> Row {
     Row::new(arguments, arguments, ERROR, line)
+}
+
+/// Bytes of memory and swap that this host has.
+fn memory() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let lines = meminfo.lines().filter_map(|line| line.split_once("Total:"));
+    let totals = lines.filter(|(name, _)| ["Mem", "Swap"].contains(name));
+    totals.filter_map(|(_, rest)| rest.split_whitespace().next()?.parse::<u64>().ok()).sum::<u64>() << 10
 }
 
 /// Limits of this process that mapping runs into.

@@ -51,12 +51,10 @@ fn printed_is_taken() -> Result<(), Failed> {
     let path = |name: &str| files.fill(&format!("@/{name}"));
     let expected = json!({
         "payload": { "kernel": path("text"), "cmdline": "quiet" },
-        "cpus": { "boot_vcpus": 2, "max_vcpus": 2, "early": true, "nested": false },
+        "cpus": { "boot_vcpus": 2, "max_vcpus": 2, "nested": false },
         "memory": {
-            "size": 1 << 30, "hugepages": false, "shared": false, "thp": "all", "prefault": false, "layout": "split",
-            "arenas": true, "zeroed": true, "holes": 0
+            "size": 1 << 30, "hugepages": false, "shared": false, "thp": "all", "prefault": false
         },
-        "handoff": "planned",
         "disks": [{ "path": path("disk"), "readonly": true }],
         "net": [],
         "console": { "mode": "Off" },
@@ -75,8 +73,18 @@ fn wrong_field() -> Result<(), Failed> {
     let files = Files::new();
     for (field, value, line) in [
         ("/memory/size", json!(65 << 20 | 1), "--config @/../vm.json: memory.size=68157441: must be a multiple of 1M"),
-        ("/cpus/boot_vcpus", json!(0), "--config @/../vm.json: cpus.boot_vcpus: must be a number of vCPUs, 1 to 1024"),
-        ("/disks/0/path", json!(files.fill("@/missing")), "--disk @/missing: there is no such file: must exist"),
+        (
+            "/cpus/boot_vcpus",
+            json!(0),
+            "--config @/../vm.json: cpus.boot_vcpus=0: must be a number of vCPUs, 1 to 1024",
+        ),
+        (
+            "/cpus/boot_vcpus",
+            json!(70000),
+            "--config @/../vm.json: cpus.boot_vcpus=70000: must be a number of vCPUs, …",
+        ),
+        ("/cpus/boot_vcpus", json!("2"), "--config @/../vm.json: cpus.boot_vcpus=2: must be a whole number, 0 or more"),
+        ("/disks/0/path", json!(files.fill("@/missing")), "disks[0].path=@/missing: there is no such file: must exist"),
     ] {
         let mut config = printed(&files)?;
         *config.pointer_mut(field).ok_or("no such field")? = value;

@@ -14,18 +14,18 @@ fn error(arguments: &str, line: &str) -> Row {
 
 fn inputs() -> Vec<Row> {
     let mut rows = Vec::new();
-    for (option, value) in [("--initramfs", ""), ("--handoff", "file=")] {
+    for (option, value) in [("--initramfs", ""), ("--study", "handoff_file=")] {
+        let given = format!("{option} {value}");
         for (name, fault) in [
             ("missing", "there is no such file: must exist"),
             ("empty", "is empty: must not be"),
             ("directory", "is a directory: must be a regular file"),
             ("pipe", "is a pipe: must be a regular file"),
         ] {
-            let arguments = format!("run {option} {value}@/{name}");
-            rows.push(error(&arguments, &format!("{option} @/{name}: {fault}")));
+            rows.push(error(&format!("run {given}@/{name}"), &format!("{given}@/{name}: {fault}")));
         }
-        let line = format!("{option} @/secret: permission denied: must be readable");
-        rows.push(error(&format!("run {option} {value}@/secret"), &line).needs(Needs::Unprivileged));
+        let line = format!("{given}@/secret: permission denied: must be readable");
+        rows.push(error(&format!("run {given}@/secret"), &line).needs(Needs::Unprivileged));
     }
     let too_large =
         "initramfs: 68157440 bytes: must be at most …, the largest piece that the kernel leaves of --memory size=64M";
@@ -36,7 +36,10 @@ fn inputs() -> Vec<Row> {
             "map --kernel @/kernel --initramfs @/missing",
             "--initramfs @/missing: there is no such file: must exist",
         ),
-        error("run --handoff file=@/table", "--handoff @/table: has 262129 bytes: must be at most 262128"),
+        error(
+            "run --study handoff_file=@/table",
+            "--study handoff_file=@/table: has 262129 bytes: must be at most 262128",
+        ),
         error("run --rng src=@/missing", "--rng @/missing: there is no such file: must exist"),
         error(
             "run --rng src=@/directory",
@@ -92,7 +95,7 @@ fn shared() -> Vec<Row> {
         of("run --disk path=@/disk,readonly=on --serial file=@/link", "--serial", "link", "--disk"),
         of("run --timeline @/kernel", "--timeline", "kernel", "--kernel"),
         of("run --initramfs @/initramfs --serial file=@/initramfs", "--serial", "initramfs", "--initramfs"),
-        of("run --handoff file=@/text --timeline @/text", "--timeline", "text", "--handoff"),
+        of("run --study handoff_file=@/text --timeline @/text", "--timeline", "text", "--study handoff_file"),
         of("run --serial file=@/new --timeline @/new", "--timeline", "new", "--serial"),
         of("run --serial file=@/old --timeline @/old", "--timeline", "old", "--serial"),
         of("run --kernel @/disk --disk path=@/disk", "--disk", "disk", "--kernel"),

@@ -68,7 +68,7 @@ fn kernels() -> Vec<Row> {
 
 fn combinations() -> Vec<Row> {
     let usage = |arguments: &str, line: &str| Row::new(arguments, arguments, USAGE, line);
-    let must = "must be with --kernel: what firmware finds on a disk brings its own";
+    let must = "must be with a kernel: what firmware finds on a disk brings its own";
     vec![
         usage("run --firmware @/firmware --initramfs @/initramfs", &format!("--initramfs @/initramfs: {must}")),
         usage("run --firmware @/firmware --cmdline quiet", &format!("--cmdline quiet: {must}")),

@@ -30,7 +30,7 @@ fn lines() -> Result<(), Failed> {
             found.is_some_and(|line| is_line(line, level, thread))
         };
         let seen = || format!("{options}: {log}, and besides: {other}");
-        assert!(line("WARN", "vcpu0", "the file has reached --serial-limit"), "{}", seen());
+        assert!(line("WARN", "vcpu0", "the file has reached its limit (serial_limit)"), "{}", seen());
         assert_eq!(line("INFO", "main", "asked the guest to power off"), verbose, "{}", seen());
         assert!(!other.contains("WARN") && !other.contains("INFO"), "{}", seen());
         // What a log holds stays.
@@ -64,7 +64,7 @@ fn logged(options: &str, file: bool) -> Result<(String, String), Failed> {
     let child = flatboot.stderr(fs::File::create(path("errors"))?).spawn()?;
     let mut child = child;
     let log = if file { "log" } else { "errors" };
-    wait("it has said too much", || fs::read_to_string(path(log)).is_ok_and(|log| log.contains("--serial-limit")))?;
+    wait("it has said too much", || fs::read_to_string(path(log)).is_ok_and(|log| log.contains("(serial_limit)")))?;
     Command::new("kill").arg(child.id().to_string()).status()?;
     child.wait()?;
     let (log, other) = (fs::read_to_string(path(log))?, fs::read_to_string(path("errors"))?);

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         net::rows(),
         vsock::rows(),
         outputs::rows(),
-        backing::rows(),
+        backing::rows(&host),
         kvm::rows(&host),
         config_file::rows(),
     ];

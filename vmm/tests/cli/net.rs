@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use flatboot::devices::virtio::net::Link;
 use flatboot::devices::virtio::net::tap::Tap;
+use flatboot::observe::devices::DeviceCounters;
 use libtest_mimic::{Failed, Trial};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
@@ -23,7 +24,7 @@ pub(crate) fn rows() -> Vec<Row> {
         error(
             "a tap that nobody has handed over",
             "run --net fd=200",
-            "--net fd=200: Bad file descriptor (os error 9): must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected \
+            "--net fd=200: was not open when this process was started: must be a tap with IFF_NO_PI and IFF_VNET_HDR, or a connected \
              stream socket, that this process was started with",
         ),
         error(
@@ -50,6 +51,13 @@ pub(crate) fn rows() -> Vec<Row> {
             "--net tap=lo: is another kind of interface: must be a tap with one queue, or not exist",
         )
         .needs(Needs::Taps),
+        error(
+            "the same with several queues",
+            "run --net tap=lo,num_queues=4",
+            "--net tap=lo: is another kind of interface: must be a tap with several queues (`ip tuntap add … multi_queue`), or not \
+             exist",
+        )
+        .needs(Needs::Taps),
     ]
 }
 
@@ -63,13 +71,60 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
             .collect();
     let name = "a tap that is switched off is no network";
     trials.push(Trial::test(name, is_switched_off).with_ignored_flag(host.skips(name, Needs::Taps)));
+    let name = "a tap counts for its guest";
+    trials.push(Trial::test(name, counts).with_ignored_flag(host.skips(name, Needs::Taps)));
+    let name = "queues of a tap are used or not";
+    trials.push(Trial::test(name, has_several_queues).with_ignored_flag(host.skips(name, Needs::Taps)));
     trials
+}
+
+/// The host has as many as are used, and no others.
+fn has_several_queues() -> Result<(), Failed> {
+    let name = format!("fb{}mq", process::id());
+    let mut taps = Tap::open(&name, 3)?;
+    let queues = || -> Result<usize, Failed> {
+        let entries = fs::read_dir(format!("/sys/class/net/{name}/queues"))?;
+        Ok(entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count())
+    };
+    assert_eq!((taps.len(), queues()?), (3, 3));
+    assert!(taps.iter().all(|tap| tap.name() == name));
+    assert!(Tap::open(&name, 1).is_err(), "it has several");
+    let mut last = taps.last_mut().and_then(Link::switch).ok_or("no switch")?;
+    last.switch(false)?;
+    last.switch(false)?;
+    assert_eq!(queues()?, 2);
+    last.switch(true)?;
+    assert_eq!(queues()?, 3);
+    Ok(())
+}
+
+/// What a guest sends is what the tap receives.
+fn counts() -> Result<(), Failed> {
+    let name = format!("fb{}st", process::id());
+    let mut tap = Tap::open(&name, 1)?.pop().ok_or("no queue")?;
+    let statistics = tap.statistics()?;
+    tap.up()?;
+    // Behind its header, to nobody.
+    let mut frame = [0; 12 + 60];
+    frame[12..18].fill(0xff);
+    for _ in 0..3 {
+        tap.send(&frame)?;
+    }
+    let values = statistics.values();
+    assert_eq!((values["tx_frames"], values["tx_bytes"], values["throttled"]), (3, 180, 0), "{values:?}");
+    // What it sends itself when it is switched on is the guest's to receive, once that takes it.
+    let received = (0..100).map_while(|_| tap.receive(&mut [0; 2000]).ok()).count() as u64;
+    assert_eq!(statistics.values()["rx_frames"], received);
+    assert_eq!(tap.statistics()?.values()["tx_frames"], 0, "the next guest begins anew");
+    drop(tap);
+    assert_eq!(statistics.values()["tx_frames"], 0, "it is gone");
+    Ok(())
 }
 
 /// It is found out by a frame that is lost, and that it is on again is heard.
 fn is_switched_off() -> Result<(), Failed> {
     let name = format!("fb{}off", process::id());
-    let mut tap = Tap::open(&name)?;
+    let mut tap = Tap::open(&name, 1)?.pop().ok_or("no queue")?;
     tap.up()?;
     let heard = Epoll::new()?;
     let edge = EpollEvent::new(EventSet::OUT | EventSet::EDGE_TRIGGERED, 0);

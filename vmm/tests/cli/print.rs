@@ -14,23 +14,23 @@ use crate::FLATBOOT;
 
 const MIB: u64 = 1 << 20;
 
-/// Rest of `--cpus`, rest of `--memory`, what of the JSON follows from it, and how that is.
+/// `--study`, rest of `--memory`, what of the JSON follows from it, and how that is.
 const SWITCHES: [(&str, &str, &str, &str); 15] = [
-    ("", "", "/slots/0/end", "536870912"),
-    ("", ",layout=pc", "/slots/0/end", "3221225472"),
-    ("", ",hugepages=on,hugepage_size=1G", "/slots/0/end", "1073741824"),
-    ("", ",hugepages=on,hugepage_size=1G", "/page_size", "1073741824"),
-    ("", ",arenas=off", "/hand_off/arenas", "[]"),
-    ("", ",arenas=off", "/host/thp", r#"[{"end":134217728,"start":0},{"end":4429185024,"start":4294967296}]"#),
-    ("", ",thp=off", "/host/thp", "[]"),
-    ("", "", "/hand_off/regions/1/flags", r#"["ZEROED"]"#),
-    ("", ",zeroed=off", "/hand_off/regions/1/flags", "[]"),
-    ("", ",prefault=on,hugepages=on", "/hand_off/regions/1/flags", r#"["ZEROED"]"#),
-    ("", ",prefault=on", "/host/prefault/1", r#"{"end":8053063680,"start":4294967296}"#),
-    ("", ",prefault=arenas", "/host/prefault", r#"[{"end":8048869376,"start":7981760512}]"#),
-    ("", "", "/host/early", r#"[{"end":7983857664,"start":7981760512}]"#),
-    (",early=off", "", "/host/early", "[]"),
-    ("", ",thp=off", "/host/thp", "[]"),
+    ("holes=0", "", "/slots/0/end", "536870912"),
+    ("layout=pc", "", "/slots/0/end", "3221225472"),
+    ("holes=0", ",hugepages=on,hugepage_size=1G", "/slots/0/end", "1073741824"),
+    ("holes=0", ",hugepages=on,hugepage_size=1G", "/page_size", "1073741824"),
+    ("arenas=off", "", "/hand_off/arenas", "[]"),
+    ("arenas=off", "", "/host/thp", r#"[{"end":134217728,"start":0},{"end":4429185024,"start":4294967296}]"#),
+    ("holes=0", ",thp=off", "/host/thp", "[]"),
+    ("holes=0", "", "/hand_off/regions/1/flags", r#"["ZEROED"]"#),
+    ("zeroed=off", "", "/hand_off/regions/1/flags", "[]"),
+    ("holes=0", ",prefault=on,hugepages=on", "/hand_off/regions/1/flags", r#"["ZEROED"]"#),
+    ("holes=0", ",prefault=on", "/host/prefault/1", r#"{"end":8053063680,"start":4294967296}"#),
+    ("prefault_arenas=on", "", "/host/prefault", r#"[{"end":8048869376,"start":7981760512}]"#),
+    ("holes=0", "", "/host/early", r#"[{"end":7983857664,"start":7981760512}]"#),
+    ("early=off", "", "/host/early", "[]"),
+    ("holes=0", ",thp=off", "/host/thp", "[]"),
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -40,15 +40,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("size=3G", 3072 * MIB, 0),
         ("size=5124M", 5124 * MIB, 0),
         ("size=64G", 65536 * MIB, 0),
-        ("size=256G,holes=63", 262_144 * MIB, 63),
-        ("size=64G,layout=pc,arenas=off,zeroed=off,prefault=on", 65536 * MIB, 0),
+        ("size=256G --study holes=63", 262_144 * MIB, 63),
+        ("size=64G,prefault=on --study layout=pc,arenas=off,zeroed=off", 65536 * MIB, 0),
     ];
     let maps = sizes.into_iter().map(|(memory, size, holes)| {
         Trial::test(format!("map of {memory} adds up"), move || a_map_adds_up(memory, size, holes))
     });
-    let switches = SWITCHES.map(|(cpus, memory, pointer, expected)| {
-        let name = format!("map shows --cpus boot=2{cpus} --memory size=4G{memory} in {pointer}");
-        Trial::test(name, move || a_switch_shows(cpus, memory, pointer, expected))
+    let switches = SWITCHES.map(|(study, memory, pointer, expected)| {
+        let name = format!("map shows --study {study} --memory size=4G{memory} in {pointer}");
+        Trial::test(name, move || a_switch_shows(study, memory, pointer, expected))
     });
     let others = [
         Trial::test("help and version are answers", help_and_version),
@@ -88,16 +88,18 @@ fn sorted_and_disjoint(ranges: &[(u64, u64)]) -> bool {
     ranges.iter().all(|(start, end)| start < end) && ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0)
 }
 
-fn a_switch_shows(cpus: &str, memory: &str, pointer: &str, expected: &str) -> Result<(), Failed> {
-    let (cpus, memory) = (format!("boot=2{cpus}"), format!("size=4G{memory}"));
-    let json: Value = serde_json::from_str(&succeeds(&["map", "--cpus", &cpus, "--memory", &memory, "--json"])?)?;
+fn a_switch_shows(study: &str, memory: &str, pointer: &str, expected: &str) -> Result<(), Failed> {
+    let memory = format!("size=4G{memory}");
+    let map = ["map", "--cpus", "boot=2", "--memory", &memory, "--study", study, "--json"];
+    let json: Value = serde_json::from_str(&succeeds(&map)?)?;
     let shown = json.pointer(pointer).ok_or_else(|| format!("no {pointer}: {json}"))?;
     assert_eq!(shown.to_string(), expected);
     Ok(())
 }
 
 fn a_map_adds_up(memory: &str, size: u64, holes: usize) -> Result<(), Failed> {
-    let json: Value = serde_json::from_str(&succeeds(&["map", "--memory", memory, "--cpus", "boot=4", "--json"])?)?;
+    let map: Vec<_> = ["map", "--cpus", "boot=4", "--memory"].into_iter().chain(memory.split(' ')).collect();
+    let json: Value = serde_json::from_str(&succeeds(&[map.as_slice(), &["--json"]].concat())?)?;
     assert_eq!((json["size"].as_u64(), json["cpus"].as_u64()), (Some(size), Some(4)));
     let slots = ranges(&json["slots"]);
     assert!(sorted_and_disjoint(&slots), "{slots:?}");
@@ -119,7 +121,7 @@ fn a_map_adds_up(memory: &str, size: u64, holes: usize) -> Result<(), Failed> {
     let ram: Vec<_> = e820.iter().filter(|(start, _)| slots.iter().any(|slot| slot.0 <= *start)).copied().collect();
     assert!(length(&ram) <= size && length(&ram) >= size - MIB);
 
-    let text = succeeds(&["map", "--memory", memory, "--cpus", "boot=4"])?;
+    let text = succeeds(&map)?;
     assert!(text.starts_with("4 vCPUs, ") && text.ends_with('\n') && !text.ends_with("\n\n"), "{text}");
     let rows: Vec<(u64, u64, &str)> = text.lines().filter_map(row).collect();
     assert!(rows.windows(2).all(|pair| pair[0].0 <= pair[1].0), "{text}");
@@ -164,7 +166,7 @@ fn ends_with(command: &mut Command, status: i32) -> Result<String, Failed> {
 }
 
 fn nobody_reads_output() -> Result<(), Failed> {
-    let map = ["map", "--memory", "size=256G,holes=63"];
+    let map = ["map", "--memory", "size=256G", "--study", "holes=63"];
     for arguments in [&map[..], &["map", "--json"], &["--help"], &["run", "--help"], &["--version"]] {
         assert_eq!(ends_with(flatboot(arguments).stdout(broken()?), 0)?, "");
     }

@@ -33,7 +33,7 @@
 #define FLATBOOT_HANDOFF_MAX_ARENAS   4096
 
 ///
-/// Alignment of region bounds (unless RAGGED), of arena bounds and of ragged region bounds, in bytes.
+/// Alignment of region bounds, of arena bounds, and of where a node's first and last region begin and end, in bytes.
 ///
 #define FLATBOOT_HANDOFF_SECTION_SIZE  0x8000000ULL
 #define FLATBOOT_HANDOFF_ARENA_ALIGN   0x200000ULL
@@ -48,8 +48,7 @@
 /// Region flags.
 ///
 #define FLATBOOT_HANDOFF_REGION_ZEROED  0x1
-#define FLATBOOT_HANDOFF_REGION_RAGGED  0x2
-#define FLATBOOT_HANDOFF_REGION_FLAGS   0x3
+#define FLATBOOT_HANDOFF_REGION_FLAGS   0x1
 
 typedef struct {
   ///

@@ -50,10 +50,8 @@ typedef enum {
   FlatbootRuleEnd,
   FlatbootRuleOrder,
   FlatbootRuleFlags,
-  FlatbootRuleRegionAlignment,
-  FlatbootRuleNotRagged,
   FlatbootRulePageAlignment,
-  FlatbootRuleRaggedInside,
+  FlatbootRuleSectionAlignment,
   FlatbootRuleSharedSection,
   FlatbootRuleArenaAlignment,
   FlatbootRuleOutside,
@@ -246,9 +244,9 @@ FlatbootNormalizeMemoryMap (
   whole is dropped, the others stay.
 
   Without a plan, regions follow from the memory map: one a range of memory, from FLATBOOT_LOWEST_REGION up, on node 0, without
-  arenas and without any flag but RAGGED. Only the first and the last may be ragged, so those between are cut to whole sections;
-  no two share a section. What is left out by that, or because a table is full, is memory like any other: the kernel makes
-  regions of its own for it, and filling them costs it some parallelism.
+  arenas and without any flag. Only the first and the last may begin or end within a section, so those between are cut to
+  whole sections; no two share a section. What is left out by that, or because a table is full, is memory like any other: the
+  kernel makes regions of its own for it, and filling them costs it some parallelism.
 
   The table keeps every rule that FlatbootValidateTable() checks.
 

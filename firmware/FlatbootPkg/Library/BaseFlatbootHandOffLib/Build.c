@@ -229,7 +229,7 @@ RegionsFromMemory (
 
 /**
   Cuts regions so that they keep the contract's rules for one node: sections are shared by none, and only the first and the
-  last region are ragged.
+  last region begin or end within one.
 
   @param[in,out] Regions  Regions of one node, sorted, none of them empty.
   @param[in]     Count    How many there are, at least 1.
@@ -279,10 +279,6 @@ CutToSections (
       Regions[Kept].Length = End - Base;
       Regions[Kept].Node   = Regions[Index].Node;
       Regions[Kept].Flags  = Regions[Index].Flags;
-      if (!IS_MULTIPLE (Base | End, FLATBOOT_HANDOFF_SECTION_SIZE)) {
-        Regions[Kept].Flags |= FLATBOOT_HANDOFF_REGION_RAGGED;
-      }
-
       KeptEnd = End;
       Kept++;
     }
@@ -299,9 +295,9 @@ CutToSections (
   whole is dropped, the others stay.
 
   Without a plan, regions follow from the memory map: one a range of memory, from FLATBOOT_LOWEST_REGION up, on node 0, without
-  arenas and without any flag but RAGGED. Only the first and the last may be ragged, so those between are cut to whole sections;
-  no two share a section. What is left out by that, or because a table is full, is memory like any other: the kernel makes
-  regions of its own for it, and filling them costs it some parallelism.
+  arenas and without any flag. Only the first and the last may begin or end within a section, so those between are cut to
+  whole sections; no two share a section. What is left out by that, or because a table is full, is memory like any other: the
+  kernel makes regions of its own for it, and filling them costs it some parallelism.
 
   The table keeps every rule that FlatbootValidateTable() checks.
 

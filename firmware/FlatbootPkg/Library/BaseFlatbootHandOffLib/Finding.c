@@ -81,23 +81,14 @@ STATIC CONST RULE_LINE  mLines[] = {
     "plan: %e: flags %x: must have no bit outside %x"
   },
   {
-    FlatbootRuleRegionAlignment,
-    "plan: %e: base %x, length %x: must be multiples of %X unless the region is RAGGED",
-    { FLATBOOT_HANDOFF_SECTION_SIZE }
-  },
-  {
-    FlatbootRuleNotRagged,
-    "plan: %e: base %x, length %x: must not be RAGGED, both are multiples of %X",
-    { FLATBOOT_HANDOFF_SECTION_SIZE }
-  },
-  {
     FlatbootRulePageAlignment,
     "plan: %e: base %x, length %x: must be multiples of %X",
     { FLATBOOT_HANDOFF_PAGE_SIZE }
   },
   {
-    FlatbootRuleRaggedInside,
-    "plan: %e: RAGGED: must be the first or the last region of node %u"
+    FlatbootRuleSectionAlignment,
+    "plan: %e: base %x, length %x: must be multiples of %X unless it is node %u's first or last",
+    { FLATBOOT_HANDOFF_SECTION_SIZE }
   },
   {
     FlatbootRuleSharedSection,

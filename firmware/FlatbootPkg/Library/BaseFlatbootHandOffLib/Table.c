@@ -156,9 +156,6 @@ CheckRegion (
   OUT FLATBOOT_FINDING               *Finding
   )
 {
-  FLATBOOT_RULE  Rule;
-  UINT64         Bounds;
-
   if ((Region->Flags & ~FLATBOOT_HANDOFF_REGION_FLAGS) != 0) {
     return Report (
              Finding,
@@ -171,17 +168,16 @@ CheckRegion (
              );
   }
 
-  Bounds = Region->Base | Region->Length;
-  if ((Region->Flags & FLATBOOT_HANDOFF_REGION_RAGGED) == 0) {
-    Rule = IS_MULTIPLE (Bounds, FLATBOOT_HANDOFF_SECTION_SIZE) ? FlatbootRuleNone : FlatbootRuleRegionAlignment;
-  } else if (IS_MULTIPLE (Bounds, FLATBOOT_HANDOFF_SECTION_SIZE)) {
-    Rule = FlatbootRuleNotRagged;
-  } else {
-    Rule = IS_MULTIPLE (Bounds, FLATBOOT_HANDOFF_PAGE_SIZE) ? FlatbootRuleNone : FlatbootRulePageAlignment;
-  }
-
-  if (Rule != FlatbootRuleNone) {
-    return Report (Finding, Rule, FlatbootEntryRegion, Index, Region->Base, Region->Length, 0);
+  if (!IS_MULTIPLE (Region->Base | Region->Length, FLATBOOT_HANDOFF_PAGE_SIZE)) {
+    return Report (
+             Finding,
+             FlatbootRulePageAlignment,
+             FlatbootEntryRegion,
+             Index,
+             Region->Base,
+             Region->Length,
+             0
+             );
   }
 
   return RETURN_SUCCESS;
@@ -214,32 +210,41 @@ FindNode (
 }
 
 /**
-  Checks that only the first and the last region of a node are ragged: two in the middle could share a section.
+  Checks that only the first and the last region of a node begin or end within a section: two in the middle could share it.
 
   @param[in]  Regions  Regions that are right by themselves, sorted.
   @param[in]  Count    How many.
   @param[out] Finding  The broken rule, if there is one.
 
-  @retval RETURN_SUCCESS           Ragged regions are where they may be.
+  @retval RETURN_SUCCESS           Every other region is whole sections.
   @retval RETURN_COMPROMISED_DATA  Finding says which one is not.
 **/
 STATIC
 RETURN_STATUS
-CheckRaggedPlaces (
+CheckSections (
   IN  CONST FLATBOOT_HANDOFF_REGION  *Regions,
   IN  UINTN                          Count,
   OUT FLATBOOT_FINDING               *Finding
   )
 {
-  UINTN   Index;
-  UINT32  Node;
+  CONST FLATBOOT_HANDOFF_REGION  *Region;
+  UINTN                          Index;
 
   for (Index = 0; Index < Count; Index++) {
-    Node = Regions[Index].Node;
-    if (((Regions[Index].Flags & FLATBOOT_HANDOFF_REGION_RAGGED) != 0) &&
-        (FindNode (Regions, Index + 1, Count, Node) < Count) && (FindNode (Regions, 0, Index, Node) < Index))
+    Region = &Regions[Index];
+    if (!IS_MULTIPLE (Region->Base | Region->Length, FLATBOOT_HANDOFF_SECTION_SIZE) &&
+        (FindNode (Regions, Index + 1, Count, Region->Node) < Count) &&
+        (FindNode (Regions, 0, Index, Region->Node) < Index))
     {
-      return Report (Finding, FlatbootRuleRaggedInside, FlatbootEntryRegion, Index, Node, 0, 0);
+      return Report (
+               Finding,
+               FlatbootRuleSectionAlignment,
+               FlatbootEntryRegion,
+               Index,
+               Region->Base,
+               Region->Length,
+               Region->Node
+               );
     }
   }
 
@@ -376,7 +381,7 @@ CheckRegions (
     }
   }
 
-  Status = CheckRaggedPlaces (Regions, Table->RegionCount, Finding);
+  Status = CheckSections (Regions, Table->RegionCount, Finding);
   if (RETURN_ERROR (Status)) {
     return Status;
   }

@@ -19,7 +19,10 @@
 #define MEMMAP_HANDOFF_MAX_REGIONS	4096
 #define MEMMAP_HANDOFF_MAX_ARENAS	4096
 
-/* Alignment of region bounds (unless RAGGED) and of arena bounds, in bytes. */
+/*
+ * Alignment of region bounds, of arena bounds, and of where a node's first and
+ * last region begin and end, in bytes.
+ */
 #define MEMMAP_HANDOFF_SECTION_SIZE	0x8000000ULL
 #define MEMMAP_HANDOFF_ARENA_ALIGN	0x200000ULL
 #define MEMMAP_HANDOFF_PAGE_SIZE	0x1000ULL
@@ -28,8 +31,7 @@
 
 /* Region flags. */
 #define MEMMAP_HANDOFF_REGION_ZEROED	0x1
-#define MEMMAP_HANDOFF_REGION_RAGGED	0x2
-#define MEMMAP_HANDOFF_REGION_FLAGS	0x3
+#define MEMMAP_HANDOFF_REGION_FLAGS	0x1
 
 struct memmap_handoff_header {
 	__le64 magic;

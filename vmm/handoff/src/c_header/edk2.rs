@@ -5,7 +5,7 @@ use core::fmt::{self, Display, Formatter};
 
 use bitflags::{Flag, Flags};
 
-use super::{Address, Hex};
+use super::number::{Address, Hex};
 use crate::marks::{self, Origin};
 use crate::wire::{self, Field};
 use crate::{
@@ -42,7 +42,10 @@ pub(super) fn hand_off(f: &mut Formatter<'_>) -> fmt::Result {
     define(f, PREFIX, &[("MAGIC", &magic), ("VERSION", &wire::VERSION)])?;
     comment(f, "The most entries of a table.")?;
     define(f, PREFIX, &[("MAX_REGIONS", &MAX_REGIONS), ("MAX_ARENAS", &MAX_ARENAS)])?;
-    comment(f, "Alignment of region bounds (unless RAGGED), of arena bounds and of ragged region bounds, in bytes.")?;
+    comment(
+        f,
+        "Alignment of region bounds, of arena bounds, and of where a node's first and last region begin and end, in bytes.",
+    )?;
     let (section, arena, page) = (Address(SECTION_SIZE), Address(ARENA_ALIGN), Address(PAGE_SIZE));
     define(f, PREFIX, &[("SECTION_SIZE", &section), ("ARENA_ALIGN", &arena), ("PAGE_SIZE", &page)])?;
     comment(f, "No region ends above this physical address.")?;

@@ -3,7 +3,7 @@
 
 use core::fmt::{self, Display, Formatter};
 
-use super::{Address, Hex};
+use super::number::{Address, Hex};
 use crate::marks::{self, Mark, Origin};
 use crate::wire::{self, Field};
 use crate::{
@@ -47,7 +47,8 @@ pub(super) fn memmap_handoff(f: &mut Formatter<'_>) -> fmt::Result {
     define(f, PREFIX, "MAX_REGIONS", MAX_REGIONS)?;
     define(f, PREFIX, "MAX_ARENAS", MAX_ARENAS)?;
 
-    writeln!(f, "\n/* Alignment of region bounds (unless RAGGED) and of arena bounds, in bytes. */")?;
+    writeln!(f, "\n/*\n * Alignment of region bounds, of arena bounds, and of where a node's first and")?;
+    writeln!(f, " * last region begin and end, in bytes.\n */")?;
     define(f, PREFIX, "SECTION_SIZE", Address(SECTION_SIZE))?;
     define(f, PREFIX, "ARENA_ALIGN", Address(ARENA_ALIGN))?;
     define(f, PREFIX, "PAGE_SIZE", Address(PAGE_SIZE))?;

@@ -3,10 +3,11 @@
 //!
 //! `cargo run -p flatboot-handoff --example c-header -- .` in the repository's root writes the headers again.
 
-use core::fmt::{self, Display, Formatter, LowerHex};
-
 mod edk2;
 mod kernel;
+mod number;
+
+use core::fmt::{self, Display, Formatter};
 
 pub use edk2::Guid;
 
@@ -29,23 +30,5 @@ pub const ALL: [CHeader; 4] = [
 impl Display for CHeader {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         (self.content)(f)
-    }
-}
-
-/// A number that fits an int.
-struct Hex<T>(T);
-
-impl<T: LowerHex> Display for Hex<T> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
-/// An address or a size, 64 bits wide in arithmetic.
-struct Address(u64);
-
-impl Display for Address {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}ULL", self.0)
     }
 }

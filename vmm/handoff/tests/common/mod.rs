@@ -15,7 +15,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     (0..3u64, 1..64u64, 0..2u32, 0..2u32, arenas)
 }
 
-/// Regions and arenas that keep every rule: several nodes, gaps, a ragged first and last region.
+/// Regions and arenas that keep every rule: several nodes, gaps, a first and a last region that end within sections.
 pub(crate) fn entries() -> impl Strategy<Value = (Vec<Region>, Vec<Arena>)> {
     let ends = (0..SECTION_PAGES, 0..SECTION_PAGES);
     (proptest::collection::vec(draft(), 1..24), ends).prop_map(|(drafts, ends)| place(&drafts, ends))
@@ -36,8 +36,7 @@ fn place(drafts: &[Draft], (head, tail): (u64, u64)) -> (Vec<Region>, Vec<Arena>
         if index + 1 == drafts.len() && end - base > tail * PAGE_SIZE {
             end -= tail * PAGE_SIZE;
         }
-        let mut flags = RegionFlags::from_bits_truncate(*flags);
-        flags.set(RegionFlags::RAGGED, !(base | end).is_multiple_of(SECTION_SIZE));
+        let flags = RegionFlags::from_bits_truncate(*flags);
         regions.push(Region { base, length: end - base, node, flags });
         place_arenas(slots, base, end, node, &mut arenas);
     }

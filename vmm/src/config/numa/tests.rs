@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cli::in_options;
 
 const MIB: u64 = 1 << 20;
 
@@ -14,10 +15,12 @@ fn texts(options: &[&str]) -> Vec<String> {
 fn of(boot: &str, zones: &[&str], numa: &[&str]) -> Result<(Nodes, Vec<Zone>), String> {
     let cpus = CpusConfig::parse(&format!("boot={boot}")).unwrap();
     let size = if zones.is_empty() { "size=1G" } else { "size=0" };
-    let memory = MemoryConfig::parse(size, &texts(zones)).map_err(|error| error.to_string())?;
-    let options: Result<Vec<_>, _> = numa.iter().map(|text| NumaOption::parse(text)).collect();
-    let options = options.map_err(|error| error.to_string())?;
-    resolved(&options, &cpus, &memory).map_err(|wrong| wrong.in_options().to_string())
+    let resolved = || -> Result<_, OptionError> {
+        let memory = MemoryConfig::parse(size, &texts(zones))?;
+        let options = numa.iter().map(|text| NumaOption::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        Ok(resolved(&options, &cpus, &memory)?)
+    };
+    resolved().map_err(|error| in_options(|| error.to_string()))
 }
 
 #[test]
@@ -129,12 +132,15 @@ fn json_says_the_same() {
         serde_json::from_str::<NumaOption>(r#"{"guest_numa_id": 0, "distances": [{"destination": 3, "distance": 9}]}"#);
     assert_eq!(wrong.unwrap_err().to_string(), ".distances=[3@9]: must be 11 to 254 from a node to another");
     let cpus = CpusConfig::parse("boot=1").unwrap();
-    let wrong = resolved(&options, &cpus, &MemoryConfig::default()).unwrap_err().in_json();
+    let wrong = resolved(&options, &cpus, &MemoryConfig::default()).unwrap_err().to_string();
     assert_eq!(wrong, "numa[0].cpus=0,2: has vCPU 2: must be vCPUs below 1");
     let zones = texts(&["id=a,size=65M", "id=b,size=65M"]);
     let memory = MemoryConfig::parse("size=0", &zones).unwrap();
-    let wrong = resolved(&[], &cpus, &memory).unwrap_err().in_json();
-    assert_eq!(wrong, "memory.zones=a: has 65M and is not the last in memory: its size must be a multiple of 128M");
+    let wrong = resolved(&[], &cpus, &memory).unwrap_err().to_string();
+    assert_eq!(
+        wrong,
+        "memory.zones[0].id=a: has 65M and is not the last in memory: its size must be a multiple of 128M"
+    );
 }
 
 proptest! {

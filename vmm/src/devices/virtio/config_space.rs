@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::interrupt::Interrupt;
@@ -17,6 +18,8 @@ struct Shared {
     state: Mutex<State>,
     /// The transport's, once the device is on one.
     interrupt: OnceLock<Arc<dyn Interrupt>>,
+    /// How many drivers have been there.
+    resets: AtomicU32,
 }
 
 #[derive(Default)]
@@ -49,7 +52,7 @@ impl ConfigSpace {
     #[must_use]
     pub fn with_writable(bytes: Vec<u8>, writable: Range<usize>) -> Self {
         let state = Mutex::new(State { bytes, writable, heard: false, generation: 0 });
-        Self(Arc::new(Shared { state, interrupt: OnceLock::new() }))
+        Self(Arc::new(Shared { state, ..Shared::default() }))
     }
 
     /// Its `N` bytes from `offset` on; zero behind the end, where fields of features that are not offered would be.
@@ -108,6 +111,17 @@ impl ConfigSpace {
         if let Some(written) = bytes.get_mut(writable.clone()) {
             written.fill(0);
         }
+    }
+
+    /// A driver's number: another one each time that the device has been reset. A lane that asks as it is activated has that of the
+    /// driver whose requests it is given from then on.
+    pub(super) fn driver(&self) -> u32 {
+        self.0.resets.load(Ordering::SeqCst)
+    }
+
+    /// The driver has reset the device; no lane has queues of it any more.
+    pub(super) fn count_reset(&self) {
+        self.0.resets.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn generation(&self) -> u32 {

@@ -97,6 +97,14 @@ impl Source {
     }
 }
 
+/// What serves some of a device's queues.
+pub struct Lane {
+    /// How many: the last ones that no later lane has. The first ones, which no lane has, are the device's own.
+    pub queues: usize,
+    /// What serves them.
+    pub device: Box<dyn VirtioDevice>,
+}
+
 /// The part of a virtio device that differs from kind to kind. It knows neither its transport nor how it interrupts.
 ///
 /// Type, features, configuration space, queues and lanes are asked for once, at construction. Everything else is called by the
@@ -126,9 +134,9 @@ pub trait VirtioDevice: Send {
     /// Largest size of each queue, in descriptors, each a power of two.
     fn queue_sizes(&self) -> &[u16];
 
-    /// What serves queues besides it, each in a thread of its own. All of them are alike but for that; queues are dealt out evenly and
-    /// in order, the first ones to this one. Asked for once, at construction, as what describes the device is of this one alone.
-    fn lanes(&mut self) -> Vec<Box<dyn VirtioDevice>> {
+    /// What serves queues besides it, each in a thread of its own. Asked for once, at construction; what describes the device is of
+    /// this one alone.
+    fn lanes(&mut self) -> Vec<Lane> {
         Vec::new()
     }
 

@@ -19,7 +19,7 @@ use super::block::Settings;
 use super::console::socket::Socket;
 use super::limit::BothWays;
 use super::net::tap::Tap;
-use super::net::{Interface, Mac, Net};
+use super::net::{Interface, Link, Mac, Net};
 use super::{Balloon, Block, Console, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
 use crate::devices::bus::BusDevice;
 use crate::memory::GuestMemory;
@@ -95,8 +95,8 @@ struct Machine {
 
 /// Who of the host has something to say to the guest.
 enum Peer {
-    /// The other end of a network.
-    Network(UnixDatagram),
+    /// The other ends of a network, one for each pair of queues.
+    Network(Vec<UnixDatagram>),
     /// Programs that connect to it, and where.
     Programs(SocketAddr, Vec<UnixStream>),
 }
@@ -106,7 +106,7 @@ impl Peer {
     fn speak(&mut self, byte: u8) {
         let much = vec![byte; usize::from(byte) * 300];
         match self {
-            Self::Network(peer) => drop(peer.send(&much)),
+            Self::Network(peers) => peers.iter().for_each(|peer| drop(peer.send(&much))),
             Self::Programs(address, programs) if byte.is_multiple_of(4) => {
                 if let Ok(mut program) = UnixStream::connect_addr(address) {
                     let _ = program.set_nonblocking(true);
@@ -145,7 +145,10 @@ impl Machine {
             self.set(register, value);
         }
         self.set(0x70, 11);
-        let queue = if self.queues > 1 { features & 1 } else { 0 };
+        // By bits that are offered: the first one by most devices, the others by those with many queues.
+        let queues = u32::try_from(self.queues).unwrap_or(1).max(1);
+        let queue = (features >> 7 & 7) << 1 | features & 1;
+        let queue = if self.queues > 1 { queue % queues } else { 0 };
         for (register, value) in [(0x30, queue), (0x38, QUEUE_SIZE.into()), (0x44, 1)] {
             self.set(register, value);
         }
@@ -222,6 +225,10 @@ impl Machine {
                 if kind & 0x80 != 0 {
                     self.poke(address, &packet(kind, sector));
                 }
+                // A command of an interface: how many pairs of queues are used.
+                if kind & 0xc0 == 0x40 {
+                    self.poke(address, &[4, 0, sector & 7, 0]);
+                }
             }
             kind => {
                 let byte = program.byte()?;
@@ -269,15 +276,22 @@ fn packet(what: u8, which: u8) -> [u8; 44] {
     header
 }
 
-/// A network interface, and what is at the other end of it.
-fn network() -> io::Result<(Net, UnixDatagram)> {
+/// One end of a network, and the other.
+fn wire() -> io::Result<(Box<dyn Link>, UnixDatagram)> {
     let (tap, peer) = UnixDatagram::pair()?;
     tap.set_nonblocking(true)?;
     peer.set_nonblocking(true)?;
+    Ok((Box::new(Tap::pretended(OwnedFd::from(tap).into())?), peer))
+}
+
+/// A network interface with `pairs` pairs of queues, at least one, and what is at the other ends of them.
+fn network(pairs: usize) -> io::Result<(Net, Vec<UnixDatagram>)> {
+    let (first, peer) = wire()?;
+    let (others, mut peers): (Vec<_>, Vec<_>) =
+        (1..pairs).map(|_| wire()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+    peers.push(peer);
     let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
-    let limits = BothWays::default();
-    let link = Box::new(Tap::pretended(OwnedFd::from(tap).into())?);
-    Ok((Net::new(link, "exercise".to_owned(), interface, limits), peer))
+    Ok((Net::new(first, others, "exercise".to_owned(), interface, BothWays::default()), peers))
 }
 
 /// A socket that programs connect to, and its address: an abstract one, so that no file is made.
@@ -313,8 +327,8 @@ pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
     let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 7 {
         0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
         3 => {
-            let (net, other) = network()?;
-            peer = Some(Peer::Network(other));
+            let (net, others) = network(1 + program.0.len() % 3)?;
+            peer = Some(Peer::Network(others));
             Box::new(net)
         }
         4 => {

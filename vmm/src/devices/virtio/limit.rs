@@ -83,6 +83,12 @@ impl Limiter {
         Self { bytes: bytes.map(bucket), operations: operations.map(bucket) }
     }
 
+    /// Whether nothing ever has to wait.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        self.bytes.is_none() && self.operations.is_none()
+    }
+
     /// How long the next operation has to wait.
     pub fn wait(&mut self, now: Instant) -> Duration {
         let buckets = [&mut self.bytes, &mut self.operations];
@@ -117,6 +123,12 @@ pub struct BothWays {
 }
 
 impl BothWays {
+    /// Whether nothing ever has to wait.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        self.received.is_unlimited() && self.sent.is_unlimited()
+    }
+
     /// That of queue `queue`: of devices with both, the first one is what the guest receives by.
     pub fn of(&mut self, queue: usize) -> &mut Limiter {
         if queue == 0 { &mut self.received } else { &mut self.sent }

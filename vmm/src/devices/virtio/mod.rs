@@ -34,7 +34,7 @@ pub use balloon::{Balloon, BalloonControl};
 pub use block::{Block, BlockError};
 pub use config_space::ConfigSpace;
 pub use console::Console;
-pub use device::{Ready, ResizeError, Source, Token, VirtioDevice};
+pub use device::{Lane, Ready, ResizeError, Source, Token, VirtioDevice};
 pub use net::Net;
 pub use request::{Request, Segment, cut, gather, length, scatter};
 pub use resizer::Resizer;

@@ -112,7 +112,7 @@ impl VirtioWorker {
                     ORDERS => {}
                     // As if it had been notified.
                     source if source & SOURCE != 0 => {
-                        drop(usize::try_from(source & !SOURCE).map(|index| self.turn(index)));
+                        let _ = usize::try_from(source & !SOURCE).map(|index| self.turn(index));
                     }
                     queue => drop(usize::try_from(queue).map(|index| self.serve(index))),
                 }

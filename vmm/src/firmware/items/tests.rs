@@ -12,7 +12,7 @@ use crate::devices::bus::BusDevice;
 use crate::devices::fw_cfg::FwCfg;
 use crate::devices::running::Running;
 use crate::images;
-use crate::memory::{AddressWidth, GuestMemory, MemorySize, PlanInput};
+use crate::memory::{AddressWidth, GuestMemory, MemorySize, PayloadKind, PlanInput};
 use crate::numa::Nodes;
 
 /// A kernel's setup part: the boot sector and one more.
@@ -20,7 +20,7 @@ const SETUP: u64 = 1024;
 
 fn plan(mib: u64) -> MemoryPlan {
     let size = MemorySize::try_from(mib << 20).unwrap();
-    MemoryPlan::new(&PlanInput::new(size, AddressWidth::reported(40))).unwrap()
+    MemoryPlan::new(&PlanInput::new(size), PayloadKind::Firmware, AddressWidth::reported(40)).unwrap()
 }
 
 fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&'a KernelConfig>) -> Description<'a> {
@@ -133,7 +133,7 @@ fn the_plan_is_what_a_guest_without_firmware_gets() {
     fs::write(&path, b"no table").unwrap();
     let plan = plan(1024);
     let table = plan.hand_off().unwrap();
-    let file = HandOff::File(InputFile::open("--handoff", &path).unwrap());
+    let file = HandOff::File(InputFile::open(HANDOFF_FILE, &path).unwrap());
     for (hand_off, expected) in
         [(HandOff::Planned, Some(table)), (HandOff::Off, None), (file, Some(b"no table".to_vec()))]
     {
@@ -145,7 +145,7 @@ fn kernel(files: &TempDir, initramfs: Option<&[u8]>) -> KernelConfig {
     let open = |name: &str, content: &[u8]| {
         let path = files.path().join(name);
         fs::write(&path, content).unwrap();
-        InputFile::open("--kernel", &path).unwrap()
+        InputFile::open(KERNEL, &path).unwrap()
     };
     KernelConfig {
         image: open("kernel", &images::bzimage()),

@@ -7,7 +7,7 @@
 #include "HandOffLibUnitTest.h"
 
 STATIC CONST FLATBOOT_HANDOFF_REGION  mRegions[] = {
-  { MIB,      GIB - MIB, 0, RAGGED },
+  { MIB,      GIB - MIB, 0, 0      },
   { 4 * GIB,  4 * GIB,   0, ZEROED },
   { 12 * GIB, 4 * GIB,   1, 0      }
 };

@@ -83,8 +83,8 @@ HasTheRegionsOfADirectBoot (
         { EfiConventionalMemory, 4 * GIB, 68 * GIB  }
       },
       {
-        { MIB,     511 * MIB, 0, RAGGED },
-        { 4 * GIB, 64 * GIB,  0, 0      }
+        { MIB,     511 * MIB, 0, 0 },
+        { 4 * GIB, 64 * GIB,  0, 0 }
       }
     },
     {
@@ -97,7 +97,7 @@ HasTheRegionsOfADirectBoot (
         { EfiMemoryMappedIO,      512 * MIB, 4 * GIB   }
       },
       {
-        { MIB,                    511 * MIB, 0, RAGGED }
+        { MIB,                    511 * MIB, 0, 0 }
       }
     },
     {
@@ -105,7 +105,7 @@ HasTheRegionsOfADirectBoot (
         { EfiConventionalMemory,  4 * GIB,   5 * GIB   }
       },
       {
-        { 4 * GIB,                GIB,       0, 0      }
+        { 4 * GIB,                GIB,       0, 0 }
       }
     }
   };
@@ -114,7 +114,7 @@ HasTheRegionsOfADirectBoot (
 }
 
 /**
-  A single MiB of high memory is a region too: the last may be ragged.
+  A single MiB of high memory is a region too: the last may end within a section.
 
   @param[in] Context  Not used.
 
@@ -134,8 +134,8 @@ KeepsOneMebibyteOfHighMemory (
         { EfiConventionalMemory, 4 * GIB, 4 * GIB + MIB }
       },
       {
-        { MIB,     3 * GIB - MIB, 0, RAGGED },
-        { 4 * GIB, MIB,           0, RAGGED }
+        { MIB,     3 * GIB - MIB, 0, 0 },
+        { 4 * GIB, MIB,           0, 0 }
       }
     }
   };
@@ -165,9 +165,9 @@ CutsTheMiddleToSections (
         { EfiConventionalMemory, 4 * GIB - PAGE, 5 * GIB + PAGE }
       },
       {
-        { MIB,            GIB - 2 * MIB,  0, RAGGED },
-        { 2 * GIB,        GIB,            0, 0      },
-        { 4 * GIB - PAGE, GIB + 2 * PAGE, 0, RAGGED }
+        { MIB,            GIB - 2 * MIB,  0, 0 },
+        { 2 * GIB,        GIB,            0, 0 },
+        { 4 * GIB - PAGE, GIB + 2 * PAGE, 0, 0 }
       }
     },
     {
@@ -177,8 +177,8 @@ CutsTheMiddleToSections (
         { EfiConventionalMemory, 4 * GIB,        5 * GIB                      }
       },
       {
-        { MIB,     GIB - MIB, 0, RAGGED },
-        { 4 * GIB, GIB,       0, 0      }
+        { MIB,     GIB - MIB, 0, 0 },
+        { 4 * GIB, GIB,       0, 0 }
       }
     }
   };
@@ -210,12 +210,12 @@ SharesNoSection (
         { EfiConventionalMemory, GIB + 2 * MIB, 2 * GIB   }
       },
       {
-        { MIB,           GIB,           0, RAGGED },
-        { GIB + SECTION, GIB - SECTION, 0, 0      }
+        { MIB,           GIB,           0, 0 },
+        { GIB + SECTION, GIB - SECTION, 0, 0 }
       }
     },
     //
-    // All of the last is in the section where the one before ends, which is the last, and ragged, then.
+    // All of the last is in the section where the one before ends, which is the last, and may end within a section, then.
     //
     {
       {
@@ -224,8 +224,8 @@ SharesNoSection (
         { EfiConventionalMemory, 3 * GIB + 2 * MIB, 3 * GIB + SECTION }
       },
       {
-        { MIB,     GIB - MIB, 0, RAGGED },
-        { 2 * GIB, GIB + MIB, 0, RAGGED }
+        { MIB,     GIB - MIB, 0, 0 },
+        { 2 * GIB, GIB + MIB, 0, 0 }
       }
     },
     //
@@ -239,7 +239,7 @@ SharesNoSection (
         { EfiConventionalMemory, 7 * MIB, SECTION }
       },
       {
-        { MIB,                   MIB,               0, RAGGED         }
+        { MIB,                   MIB,               0, 0 }
       }
     },
     //
@@ -252,8 +252,8 @@ SharesNoSection (
         { EfiConventionalMemory, 111 * MIB, GIB       }
       },
       {
-        { MIB,     99 * MIB,      0, RAGGED },
-        { SECTION, GIB - SECTION, 0, 0      }
+        { MIB,     99 * MIB,      0, 0 },
+        { SECTION, GIB - SECTION, 0, 0 }
       }
     }
   };
@@ -364,7 +364,7 @@ ReachesTheTop (
         { EfiConventionalMemory, TOP - GIB - PAGE, TOP + GIB }
       },
       {
-        { TOP - GIB - PAGE,      GIB + PAGE,       0, RAGGED }
+        { TOP - GIB - PAGE,      GIB + PAGE,       0, 0 }
       }
     }
   };
@@ -526,7 +526,7 @@ HasAllWholeSections (
     for (Index = 0; Index < Table->RegionCount; Index++) {
       Region = &FLATBOOT_HANDOFF_REGIONS (Table)[Index];
       UT_ASSERT_EQUAL (Region->Node, 0);
-      UT_ASSERT_EQUAL (Region->Flags & ~(UINT32)RAGGED, 0);
+      UT_ASSERT_EQUAL (Region->Flags, 0);
       for (At = (UINTN)((Region->Base - GIB) / Piece); At < (Region->Base + Region->Length - GIB) / Piece; At++) {
         UT_ASSERT_TRUE (Memory[At]);
       }

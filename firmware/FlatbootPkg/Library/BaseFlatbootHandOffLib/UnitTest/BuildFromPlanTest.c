@@ -11,10 +11,10 @@
 /// A plan of two nodes.
 ///
 STATIC CONST FLATBOOT_HANDOFF_REGION  mRegions[] = {
-  { MIB,      GIB - MIB,  0, RAGGED          },
-  { 4 * GIB,  4 * GIB,    0, ZEROED          },
-  { 8 * GIB,  2 * GIB,    1, ZEROED          },
-  { 11 * GIB, GIB + PAGE, 1, ZEROED | RAGGED }
+  { MIB,      GIB - MIB,  0, 0      },
+  { 4 * GIB,  4 * GIB,    0, ZEROED },
+  { 8 * GIB,  2 * GIB,    1, ZEROED },
+  { 11 * GIB, GIB + PAGE, 1, ZEROED }
 };
 
 STATIC CONST FLATBOOT_HANDOFF_ARENA  mArenas[] = {

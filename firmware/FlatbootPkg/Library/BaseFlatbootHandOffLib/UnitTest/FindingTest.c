@@ -106,7 +106,7 @@ CutsWhatDoesNotFit (
   UINTN             Length;
   UINTN             Size;
 
-  LongestFinding (&Finding, FlatbootRuleRegionAlignment);
+  LongestFinding (&Finding, FlatbootRuleSectionAlignment);
   Length = FlatbootFindingToAscii (&Finding, Whole, sizeof (Whole));
   for (Size = 1; Size <= Length + 1; Size++) {
     Cut = TestAllocate (Size);

@@ -23,7 +23,6 @@
 #define TOP      FLATBOOT_HANDOFF_MAX_ADDRESS
 
 #define ZEROED   FLATBOOT_HANDOFF_REGION_ZEROED
-#define RAGGED   FLATBOOT_HANDOFF_REGION_RAGGED
 
 ///
 /// A field of a table that is set to a value: offset and size in bytes; size 0 changes nothing.

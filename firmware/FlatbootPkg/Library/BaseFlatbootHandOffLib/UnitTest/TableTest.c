@@ -110,7 +110,7 @@ FindsEntriesWhereTheyAre (
   UT_ASSERT_EQUAL (Table->Length, sizeof (mSampleTable));
   UT_ASSERT_EQUAL (Regions[0].Base, MIB);
   UT_ASSERT_EQUAL (Regions[0].Length, 4 * SECTION - MIB);
-  UT_ASSERT_EQUAL (Regions[0].Flags, RAGGED);
+  UT_ASSERT_EQUAL (Regions[0].Flags, 0);
   UT_ASSERT_EQUAL (Regions[5].Base, 80 * SECTION + 4 * PAGE);
   UT_ASSERT_EQUAL (Regions[5].Node, 1);
   UT_ASSERT_EQUAL (Arenas[1].Base, 33 * SECTION + 4 * ARENA);

@@ -31,6 +31,9 @@ const SEGMENTS_MAX: u16 = 126;
 const SEGMENT_SIZE_MAX: u32 = 512 << 10;
 /// What a driver that keeps to both limits can ask for at once, in bytes.
 pub(super) const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
+/// Bytes of lists of pieces that a disk's requests may have, all queues together. A driver that keeps to the limits above does not
+/// meet it with any queue but the largest ones.
+const LISTS_MAX: usize = 16 << 20;
 /// Larger pieces than this are nothing that a driver should know of: 1 MiB.
 const PHYSICAL_SIZE_MAX: u32 = 1 << 20;
 
@@ -53,6 +56,8 @@ pub struct Settings {
     pub num_queues: u16,
     /// Several requests are done at once, if the host lets this process do that.
     pub io_uring: bool,
+    /// How many bytes of this process may go for where those requests' data is, but for one of each queue.
+    pub lists_max: usize,
     /// What is kept open as long as the disk is there, and closed with it: the kernel is done with `io_uring` and its file later.
     pub lock: Option<File>,
     /// It does no more than this lets it,
@@ -72,6 +77,7 @@ impl Default for Settings {
             queue_size: 128,
             num_queues: 1,
             io_uring: true,
+            lists_max: LISTS_MAX,
             lock: None,
             limiter: Limiter::default(),
             counters: Arc::default(),
@@ -100,6 +106,7 @@ pub(super) struct Disk {
     pub(super) queue_size: u16,
     num_queues: u16,
     pub(super) io_uring: bool,
+    lists_max: usize,
     pub(super) limiter: Mutex<Limiter>,
     pub(super) counters: Arc<DiskCounters>,
     pub(super) space: ConfigSpace,
@@ -123,6 +130,7 @@ impl Disk {
             queue_size,
             num_queues,
             io_uring,
+            lists_max,
             lock,
             limiter,
             counters,
@@ -148,6 +156,7 @@ impl Disk {
             queue_size,
             num_queues,
             io_uring,
+            lists_max,
             limiter: Mutex::new(limiter),
             counters,
         };
@@ -227,6 +236,11 @@ impl Disk {
                 0
             }
         }
+    }
+
+    /// What of the lists' bytes is one queue's.
+    pub(super) fn lists_each(&self) -> usize {
+        self.lists_max / usize::from(self.num_queues.max(1))
     }
 
     pub(super) fn features(&self) -> u64 {

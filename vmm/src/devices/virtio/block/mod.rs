@@ -6,6 +6,7 @@ mod disk;
 mod erase;
 mod error;
 mod ring;
+mod sector;
 mod vectors;
 
 use std::fs::File;
@@ -22,7 +23,7 @@ use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::{
-    ConfigSpace, Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter,
+    ConfigSpace, Lane, Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter,
 };
 use crate::bits::low32;
 use crate::complaints::Complaints;
@@ -39,9 +40,8 @@ use vectors::{Direction, Vectors};
 pub use direct::Alignment;
 pub use disk::Settings;
 pub use error::BlockError;
+pub use sector::SECTOR_SIZE;
 
-/// Bytes in a sector, the unit of the protocol.
-pub const SECTOR_SIZE: u64 = 512;
 /// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
 const HEADER_SIZE: usize = 16;
 
@@ -90,7 +90,7 @@ impl Block {
 
     /// What serves queue `queue` of `disk`.
     fn lane(disk: &Arc<Disk>, queue_sizes: Vec<u16>, queue: usize) -> Self {
-        let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size)).transpose();
+        let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size, disk.lists_each())).transpose();
         let ring = ring.unwrap_or_else(|error| {
             tracing::info!(%error, disk = disk.name, "no io_uring: requests are done one after another");
             None
@@ -319,8 +319,9 @@ impl VirtioDevice for Block {
         Ready::In(wait)
     }
 
-    fn lanes(&mut self) -> Vec<Box<dyn VirtioDevice>> {
-        let lane = |queue| Box::new(Self::lane(&self.disk, self.queue_sizes.clone(), queue)) as Box<dyn VirtioDevice>;
+    fn lanes(&mut self) -> Vec<Lane> {
+        let lane =
+            |queue| Lane { queues: 1, device: Box::new(Self::lane(&self.disk, self.queue_sizes.clone(), queue)) };
         (1..self.queue_sizes.len()).map(lane).collect()
     }
 

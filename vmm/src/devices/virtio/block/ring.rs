@@ -38,10 +38,22 @@ pub(super) enum Operation {
 pub(super) struct Ring<T> {
     uring: IoUring,
     /// By the number that the kernel knows an operation by.
-    slots: Vec<Option<(Operation, T)>>,
+    slots: Vec<Option<Slot<T>>>,
     free: Vec<usize>,
+    /// Bytes that the lists of pieces have which are under way,
+    held: usize,
+    /// and how many are enough: with so many no other operation is begun.
+    enough: usize,
     /// The kernel has not taken all that it was told of: it had no room.
     stuck: bool,
+}
+
+/// An operation that is under way.
+struct Slot<T> {
+    operation: Operation,
+    purpose: T,
+    /// What its list had when it began.
+    held: usize,
 }
 
 impl<T> std::fmt::Debug for Ring<T> {
@@ -58,8 +70,9 @@ impl<T> AsRawFd for Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// One for `entries` operations on `file` at once. Fails where the host has no `io_uring`, or does not let this process have it.
-    pub(super) fn new(file: &File, entries: u16) -> io::Result<Self> {
+    /// One for `entries` operations on `file` at once, and for no more once their lists have `enough` bytes. Fails where the host has
+    /// no `io_uring`, or does not let this process have it.
+    pub(super) fn new(file: &File, entries: u16, enough: usize) -> io::Result<Self> {
         let uring = IoUring::builder().setup_r_disabled().build(entries.into())?;
         uring.submitter().register_files(&[file.as_raw_fd()])?;
         uring.submitter().register_restrictions(&mut [
@@ -70,7 +83,7 @@ impl<T> Ring<T> {
         ])?;
         uring.submitter().register_enable_rings()?;
         let slots = (0..entries).map(|_| None).collect();
-        Ok(Self { uring, slots, free: (0..entries.into()).collect(), stuck: false })
+        Ok(Self { uring, slots, free: (0..entries.into()).collect(), held: 0, enough: enough.max(1), stuck: false })
     }
 
     /// Operations that are under way.
@@ -78,9 +91,9 @@ impl<T> Ring<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is room for another operation.
+    /// Whether there is room for another operation. If not, there will be when one is over.
     pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty()
+        !self.free.is_empty() && self.held < self.enough
     }
 
     /// Whether the kernel has no room for what there is already.
@@ -99,15 +112,17 @@ impl<T> Ring<T> {
     /// Puts `operation` into the ring, which has room. The kernel is told by [`over`](Self::over).
     pub(super) fn start(&mut self, operation: Operation, purpose: T) {
         let Some(number) = self.free.pop() else { return };
+        let held = operation.held();
+        self.held += held;
         if let Some(slot) = self.slots.get_mut(number) {
-            *slot = Some((operation, purpose));
+            *slot = Some(Slot { operation, purpose, held });
         }
         self.push(number);
     }
 
     fn push(&mut self, number: usize) {
-        let Some(Some((operation, _))) = self.slots.get(number) else { return };
-        let entry = operation.entry().user_data(number as u64);
+        let Some(Some(slot)) = self.slots.get(number) else { return };
+        let entry = slot.operation.entry().user_data(number as u64);
         // SAFETY: what the entry names is in the slot: guest memory that is mapped as long as the slot has it, and the list of its
         // pieces. The slot is emptied when the kernel says that the operation is over, and at no other time.
         let pushed = unsafe { self.uring.submission().push(&entry) };
@@ -122,11 +137,12 @@ impl<T> Ring<T> {
             let done: cqueue::Entry = self.uring.completion().next()?;
             let number = usize::try_from(done.user_data()).unwrap_or(usize::MAX);
             let Some(slot) = self.slots.get_mut(number) else { continue };
-            let Some((operation, _)) = slot else { continue };
+            let Some(Slot { operation, .. }) = slot else { continue };
             match operation.advance(done.result()) {
                 Ok(false) => self.push(number),
                 result => {
-                    let (_, purpose) = slot.take()?;
+                    let Slot { purpose, held, .. } = slot.take()?;
+                    self.held -= held;
                     self.free.push(number);
                     return Some((purpose, result.map(drop)));
                 }
@@ -164,6 +180,14 @@ impl<T> Drop for Ring<T> {
 }
 
 impl Operation {
+    /// Bytes of its list of pieces.
+    const fn held(&self) -> usize {
+        match self {
+            Self::Transfer { vectors, .. } => vectors.held(),
+            Self::Flush => 0,
+        }
+    }
+
     fn entry(&self) -> Entry {
         match self {
             Self::Transfer { direction, offset, vectors, .. } => {
@@ -204,10 +228,13 @@ mod tests {
     use io_uring::types::Fd;
     use std::io::Write;
 
+    use vm_memory::GuestAddress;
+
     use super::*;
+    use crate::devices::virtio::Segment;
 
     fn ring(file: &File) -> Option<Ring<u8>> {
-        Ring::new(file, 4).map_err(|error| eprintln!("SKIPPED: no io_uring here: {error}")).ok()
+        Ring::new(file, 4, 64).map_err(|error| eprintln!("SKIPPED: no io_uring here: {error}")).ok()
     }
 
     /// What becomes of an entry that a thread which has been taken over puts into the ring.
@@ -216,6 +243,35 @@ mod tests {
         unsafe { ring.uring.submission().push(entry) }.unwrap();
         ring.uring.submit_and_wait(1).unwrap();
         ring.uring.completion().next().unwrap().result()
+    }
+
+    #[test]
+    fn a_ring_has_room_until_its_lists_are_enough() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(512).unwrap();
+        let Some(mut ring) = ring(&file) else { return };
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 0x1000)]).unwrap();
+        let begin = |ring: &mut Ring<u8>, pieces: u64| {
+            let segments: Vec<_> =
+                (0..pieces).map(|at| Segment { address: GuestAddress(at * 16), length: 16 }).collect();
+            let vectors = Vectors::new(&memory, &segments, Direction::Read).unwrap();
+            ring.start(Operation::Transfer { direction: Direction::Read, offset: 0, vectors, flush: false }, 0);
+        };
+        // Pieces have 16 bytes each: two of two pieces are enough, and so is one of many.
+        begin(&mut ring, 2);
+        assert!(ring.has_room() && ring.held == 32);
+        begin(&mut ring, 2);
+        assert!(!ring.has_room() && ring.in_flight() == 2);
+        for left in [1, 0] {
+            while ring.over().is_none() {
+                ring.wait().unwrap();
+            }
+            assert_eq!((ring.has_room(), ring.held), (true, 32 * left));
+        }
+        begin(&mut ring, 20);
+        assert!(!ring.has_room());
+        ring.wait().unwrap();
+        assert!(ring.over().is_some() && ring.has_room());
     }
 
     #[test]

@@ -65,6 +65,11 @@ impl Vectors {
         Ok(Self { pieces, next: 0, left, _memory: memory.clone() })
     }
 
+    /// Bytes of host memory that the list takes.
+    pub(super) const fn held(&self) -> usize {
+        self.pieces.capacity() * size_of::<iovec>()
+    }
+
     /// Bytes that are not done.
     pub(super) const fn left(&self) -> u64 {
         self.left

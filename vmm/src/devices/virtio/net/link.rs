@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 
+use super::pairs::Switch;
+
 /// Where a guest's frames go, and where those for it come from.
 ///
 /// Frames are behind a header of [`HEADER_SIZE`](super::frame::HEADER_SIZE) bytes in both directions. Nothing waits: what cannot be done now is
@@ -22,6 +24,11 @@ pub trait Link: fmt::Debug + Send {
 
     /// Whether there is anybody at the other end, as far as the last frame in either direction has shown.
     fn is_up(&self) -> bool;
+
+    /// What takes it out of use, and into it again, if it is one of several and the host has to know. Asked for once.
+    fn switch(&mut self) -> Option<Box<dyn Switch>> {
+        None
+    }
 
     /// What becomes readable when there is a frame for the guest.
     fn incoming(&self) -> RawFd;

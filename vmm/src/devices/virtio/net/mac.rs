@@ -34,6 +34,12 @@ impl Mac {
         Self(bytes)
     }
 
+    /// The one that has these bytes, whatever they are.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 6]) -> Self {
+        Self(bytes)
+    }
+
     /// Its bytes, in the order in which they are sent.
     #[must_use]
     pub const fn bytes(self) -> [u8; 6] {

@@ -1,63 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
-//! virtio network device (virtio 1.2, section 5.1): one queue for each direction, frames to the guest in as many buffers as they need.
-//! Where frames go is a [`Link`]: a tap, where checksums and segmentation are left to whoever is better at it, or a program's socket.
+//! virtio network device (virtio 1.2, section 5.1): one or several pairs of queues, one for each direction, frames to the guest in as
+//! many buffers as they need. Where frames go is a [`Link`]: a tap, where checksums and segmentation are left to whoever is better at
+//! it, or a program's socket. Each pair has a link of its own, and a thread.
 //!
 //! A frame is copied once, into memory of our own: a guest can change what it has given at any time, and the host's kernel would
 //! read a header twice.
 
+mod control;
 mod frame;
 mod interface;
 mod link;
 mod mac;
+mod pairs;
 pub mod passt;
+pub mod statistics;
 pub mod stream;
 pub mod tap;
 pub mod vhost;
 
 use std::io;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
-use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
+use virtio_bindings::virtio_net::{VIRTIO_NET_F_CTRL_VQ, VIRTIO_NET_F_MQ, VIRTIO_NET_F_MRG_RXBUF};
 use vm_memory::Bytes;
 
 use super::limit::BothWays;
-use super::{ConfigSpace, Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
+use super::{ConfigSpace, Lane, Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
 use crate::complaints::Complaints;
+use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
 
+use control::Control;
 use frame::{FRAME_MAX, HEADER_SIZE};
+use pairs::Pairs;
 
 pub use interface::Interface;
 pub use link::Link;
 pub use mac::Mac;
+pub use pairs::Switch;
 pub use vhost::Vhost;
 
 /// Where `num_buffers` is in it: the only field that is the device's own.
 const BUFFERS: std::ops::Range<u64> = 10..12;
-/// The queue of frames for the guest,
+/// Of a pair, the queue of frames for the guest,
 const RECEIVE: usize = 0;
 /// and that of frames from it.
 const SEND: usize = 1;
+/// Queues of a pair.
+const PAIR: usize = 2;
 
-/// A network interface.
+/// A network interface, as the frames of one pair of its queues are moved.
 #[derive(Debug)]
 pub struct Net {
+    /// The host's end of this pair.
     link: Box<dyn Link>,
-    interface: Interface,
-    queue_sizes: [u16; 2],
-    /// For messages.
-    name: String,
+    /// Of the first pair only: those of the others, until they are lanes.
+    others: Vec<Box<dyn Link>>,
+    shared: Arc<Shared>,
+    /// Which pair.
+    pair: u16,
+    /// Who is there.
+    driver: u32,
     /// The driver takes a frame in several buffers.
     merges: bool,
-    space: ConfigSpace,
+    /// Where it has its control queue, if it has one,
+    control_at: Option<usize>,
+    /// and what serves that if it is one of this lane's.
+    control: Control,
     received: Received,
     sent: Vec<u8>,
-    limits: BothWays,
-    complaints: Complaints,
+}
+
+/// What all pairs have in common.
+#[derive(Debug)]
+struct Shared {
+    interface: Interface,
+    queue_sizes: Vec<u16>,
+    /// For messages.
+    name: String,
+    space: ConfigSpace,
+    pairs: Arc<Pairs>,
+    /// None where no frame ever waits: then threads do not meet there.
+    limits: Option<Mutex<BothWays>>,
+    complaints: Mutex<Complaints>,
     counters: Arc<TrafficCounters>,
+}
+
+impl Shared {
+    /// Asks or pays the limits, if there are any.
+    fn limited<T: Default>(&self, action: impl FnOnce(&mut BothWays) -> T) -> T {
+        self.limits.as_ref().map(|limits| action(&mut lock(limits))).unwrap_or_default()
+    }
+}
+
+/// What a queue is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Receive,
+    Send,
+    Control,
 }
 
 /// A frame on its way to the guest.
@@ -105,31 +149,61 @@ enum FrameError {
 }
 
 impl Net {
-    /// An interface whose other end is `link`, called `name` on the host. `limits` are those of frames to the guest and from it.
+    /// An interface whose other end is `link`, called `name` on the host; with `others`, there is one more pair of queues for each of
+    /// those. `limits` are those of all frames to the guest and from it.
     #[must_use]
-    pub fn new(link: Box<dyn Link>, name: String, interface: Interface, limits: BothWays) -> Self {
-        let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
-        let (complaints, counters) = (Complaints::default(), Arc::new(TrafficCounters::of_frames()));
-        let queue_sizes = [interface.queue_size; 2];
-        Self {
-            link,
+    pub fn new(
+        link: Box<dyn Link>,
+        mut others: Vec<Box<dyn Link>>,
+        name: String,
+        interface: Interface,
+        limits: BothWays,
+    ) -> Self {
+        let pairs = Arc::new(Pairs::new(others.iter_mut().map(|link| link.switch()).collect()));
+        let shared = Shared {
+            queue_sizes: interface.queue_sizes(pairs.most()),
+            space: interface.config(pairs.most(), true).into(),
             interface,
-            queue_sizes,
             name,
-            merges: false,
-            space: interface.config(true).into(),
-            received,
-            sent,
-            limits,
-            complaints,
-            counters,
-        }
+            pairs,
+            limits: (!limits.is_unlimited()).then(|| Mutex::new(limits)),
+            complaints: Mutex::default(),
+            counters: Arc::new(TrafficCounters::of_frames()),
+        };
+        Self { others, ..Self::lane(link, Arc::new(shared), 0) }
+    }
+
+    /// What serves pair `pair`.
+    fn lane(link: Box<dyn Link>, shared: Arc<Shared>, pair: u16) -> Self {
+        let control = Control::new(Arc::clone(&shared.pairs));
+        let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
+        let (merges, control_at, others) = (false, None, Vec::new());
+        Self { link, others, shared, pair, driver: 0, merges, control_at, control, received, sent }
     }
 
     /// What it counts by.
     #[must_use]
     pub fn counters(&self) -> Arc<TrafficCounters> {
-        Arc::clone(&self.counters)
+        Arc::clone(&self.shared.counters)
+    }
+
+    /// Its first queue.
+    fn first(&self) -> usize {
+        PAIR * usize::from(self.pair)
+    }
+
+    /// What `queue` is for. One that is for nothing, as the driver has it, is a control queue where no command is known.
+    fn role(&self, queue: usize) -> Role {
+        match queue.checked_sub(self.first()).filter(|_| self.control_at != Some(queue)) {
+            Some(RECEIVE) => Role::Receive,
+            Some(SEND) => Role::Send,
+            _ => Role::Control,
+        }
+    }
+
+    /// Whether the driver uses this pair.
+    fn is_used(&self) -> bool {
+        self.pair == 0 || self.pair < self.shared.pairs.used(self.driver)
     }
 
     /// Whether there is a frame for the guest; takes one from the host if so.
@@ -140,7 +214,7 @@ impl Net {
         loop {
             match self.link.receive(&mut self.received.buffer) {
                 Ok(0) => return false,
-                Ok(length) if length <= HEADER_SIZE => self.counters.lost(),
+                Ok(length) if length <= HEADER_SIZE => self.shared.counters.lost(),
                 Ok(length) => {
                     self.received.length = length;
                     return true;
@@ -180,8 +254,8 @@ impl Net {
                 }
             }
             let frame = *length;
-            self.counters.received((frame - HEADER_SIZE) as u64);
-            self.limits.received.pay(frame as u64);
+            self.shared.counters.received((frame - HEADER_SIZE) as u64);
+            self.shared.limited(|limits| limits.received.pay(frame as u64));
             self.received.forget();
         }
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
@@ -203,20 +277,45 @@ impl Net {
             io::ErrorKind::InvalidInput => FrameError::Malformed,
             _ => FrameError::Host(error),
         })?;
-        self.counters.sent((bytes - HEADER_SIZE) as u64);
+        self.shared.counters.sent((bytes - HEADER_SIZE) as u64);
         Ok(())
     }
 
     /// A frame is lost. The guest and its peers live with that; what the host is to blame for is said now and then.
-    fn complain(&mut self, error: &FrameError) {
-        self.counters.lost();
-        let FrameError::Host(host) = error else {
-            tracing::debug!(error = error as &dyn std::error::Error, "a frame is lost");
-            return;
+    fn complain(&self, error: &FrameError) {
+        self.shared.counters.lost();
+        // A pair that is used no more, by now, loses what it had.
+        let host = match error {
+            FrameError::Host(host) if self.is_used() => host,
+            _ => {
+                tracing::debug!(error = error as &dyn std::error::Error, "a frame is lost");
+                return;
+            }
         };
-        if let Some(count) = self.complaints.count() {
-            tracing::warn!("network {}: {count} frame(s) lost: {host}", self.name);
+        if let Some(count) = lock(&self.shared.complaints).count() {
+            tracing::warn!("network {}: {count} frame(s) lost: {host}", self.shared.name);
         }
+    }
+
+    /// Whether the queue of frames for the guest, or that of frames from it, can have one moved.
+    fn can_move(&mut self, to_guest: bool) -> Ready {
+        if !self.is_used() {
+            // What the driver still has in it is lost; nothing comes.
+            self.received.forget();
+            return if to_guest { Ready::WhenWoken } else { Ready::Now };
+        }
+        // In the midst of a frame that is paid for as a whole.
+        let wait = match to_guest {
+            _ if self.holds() => Duration::ZERO,
+            true => self.shared.limited(|limits| limits.received.wait(Instant::now())),
+            false => self.shared.limited(|limits| limits.sent.wait(Instant::now())),
+        };
+        if !wait.is_zero() {
+            self.shared.counters.throttled();
+            return Ready::In(wait);
+        }
+        let can = if to_guest { self.fetch() } else { self.link.has_room() };
+        if can { Ready::Now } else { Ready::WhenWoken }
     }
 }
 
@@ -226,59 +325,84 @@ impl VirtioDevice for Net {
     }
 
     fn features(&self) -> u64 {
-        self.interface.features() | self.link.features()
+        self.shared.interface.features(self.shared.pairs.most()) | self.link.features()
     }
 
     fn config(&self) -> ConfigSpace {
-        self.space.clone()
+        self.shared.space.clone()
+    }
+
+    fn lanes(&mut self) -> Vec<Lane> {
+        let last = self.others.len();
+        let lane = |(pair, link): (u16, Box<dyn Link>)| {
+            let device = Box::new(Self::lane(link, Arc::clone(&self.shared), pair));
+            // The last one has the control queue.
+            Lane { queues: if usize::from(pair) == last { PAIR + 1 } else { PAIR }, device }
+        };
+        (1..).zip(self.others.drain(..)).map(lane).collect()
     }
 
     fn turned(&mut self) {
-        self.space.change(interface::STATUS, &interface::status(self.link.is_up()));
+        self.shared.space.change(interface::STATUS, &interface::status(self.link.is_up()));
     }
 
     fn queue_sizes(&self) -> &[u16] {
-        &self.queue_sizes
+        &self.shared.queue_sizes
     }
 
     fn activate(&mut self, features: u64) {
-        self.merges = features & (1 << VIRTIO_NET_F_MRG_RXBUF) != 0;
+        let has = |bit: u32| features & (1 << bit) != 0;
+        self.merges = has(VIRTIO_NET_F_MRG_RXBUF);
+        self.driver = self.shared.space.driver();
+        let pairs = if has(VIRTIO_NET_F_MQ) { self.shared.pairs.most() } else { 1 };
+        self.control_at = has(VIRTIO_NET_F_CTRL_VQ).then(|| PAIR * usize::from(pairs));
+        self.control.activate(self.driver, features);
+        self.shared.pairs.follow(self.driver);
+        if self.pair > 0 {
+            // What is accepted holds for all of the link, and of a pair that is not used the host takes nothing.
+            return;
+        }
         if let Err(error) = self.link.accept(features) {
-            tracing::info!(%error, name = self.name, "no offloads");
+            tracing::info!(%error, name = self.shared.name, "no offloads");
         }
     }
 
     fn sources(&self) -> Vec<Source> {
-        let receive = Source::readable(self.link.incoming(), RECEIVE);
-        let send = self.link.outgoing().map(|descriptor| Source::writable(descriptor, SEND));
+        let receive = Source::readable(self.link.incoming(), self.first() + RECEIVE);
+        let send = self.link.outgoing().map(|descriptor| Source::writable(descriptor, self.first() + SEND));
         [receive].into_iter().chain(send).collect()
     }
 
     fn ready(&mut self, queue: usize) -> Ready {
-        // In the midst of a frame that is paid for as a whole.
-        let wait = if self.holds() { std::time::Duration::ZERO } else { self.limits.of(queue).wait(Instant::now()) };
-        if !wait.is_zero() {
-            self.counters.throttled();
-            return Ready::In(wait);
+        match self.role(queue) {
+            Role::Receive => self.can_move(true),
+            Role::Send => self.can_move(false),
+            Role::Control => self.control.ready(),
         }
-        let can = if queue == RECEIVE { self.fetch() } else { self.link.has_room() };
-        if can { Ready::Now } else { Ready::WhenWoken }
     }
 
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
-        if queue == RECEIVE {
-            return self.receive(memory, request).unwrap_or_else(|error| {
+        match self.role(queue) {
+            Role::Receive => self.receive(memory, request).unwrap_or_else(|error| {
                 self.complain(&error);
                 self.received.forget();
                 0
-            });
+            }),
+            Role::Send if !self.is_used() => {
+                self.shared.counters.lost();
+                0
+            }
+            Role::Send => {
+                // Whatever becomes of it: a frame that is refused has cost as much.
+                let bytes = length(&request.readable).min(FRAME_MAX as u64);
+                self.shared.limited(|limits| limits.sent.pay(bytes));
+                if let Err(error) = self.send(memory, request) {
+                    self.complain(&error);
+                }
+                0
+            }
+            Role::Control => self.control.handle(memory, request),
         }
-        // Whatever becomes of it: a frame that is refused has cost as much.
-        self.limits.sent.pay(length(&request.readable).min(FRAME_MAX as u64));
-        if let Err(error) = self.send(memory, request) {
-            self.complain(&error);
-        }
-        0
     }
 
     fn holds(&self) -> bool {

@@ -11,6 +11,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{mem, ptr};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,6 +25,9 @@ use virtio_bindings::virtio_net::{
 
 use super::frame::HEADER_SIZE;
 use super::link::Link;
+use super::mac::Mac;
+use super::pairs::Switch;
+use super::statistics::TapStatistics;
 
 const DEVICE: &str = "/dev/net/tun";
 /// Frames, each behind a virtio header, and nothing else.
@@ -60,48 +65,109 @@ impl Default for Offloads {
     }
 }
 
-/// A tap, open, that never waits.
+/// One queue of a tap, open, that never waits. Most taps have one.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
     /// The same once more: to be watched for that it is switched on again.
     up: File,
-    /// It was switched off when it was last looked at.
-    is_off: bool,
+    state: Arc<State>,
+    /// What takes it out of use, until somebody asks for that.
+    place: Option<Place>,
     name: String,
     offloads: Offloads,
 }
 
-impl Tap {
-    /// The tap `name`, made if there is none; with an empty name, a new one. It must not be in use.
-    pub fn open(name: &str) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
-        let mut request = request(name)?;
-        request.ifr_ifru.ifru_flags = short(FLAGS);
-        // SAFETY: TUNSETIFF reads and writes a struct ifreq, which this is.
-        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-        Self::of(file, name_of(&request))?.with_headers()
+/// What all queues of a tap have in common.
+#[derive(Debug)]
+struct State {
+    /// The queue that is always in use: of the others there is no telling why they take no frames.
+    first: File,
+    /// The tap was switched off when it was last looked at.
+    is_off: AtomicBool,
+}
+
+impl State {
+    fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::SeqCst)
     }
 
-    /// One that somebody else has opened.
-    pub fn inherited(file: File) -> io::Result<Self> {
-        let mut request = request("")?;
-        // SAFETY: TUNGETIFF writes a struct ifreq, which this is.
-        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
-        // SAFETY: the kernel has filled in this field; any bits are a number.
-        let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
-        if flags & FLAGS != FLAGS {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
+    fn look(&self) {
+        self.is_off.store(is_off(&self.first), Ordering::SeqCst);
+    }
+}
+
+/// A queue's place among those that the host has frames for.
+#[derive(Debug)]
+struct Place {
+    file: File,
+    used: bool,
+}
+
+impl Switch for Place {
+    fn switch(&mut self, used: bool) -> io::Result<()> {
+        if used != self.used {
+            set_used(&self.file, used)?;
+            self.used = used;
         }
-        let tap = Self::of(file, name_of(&request))?;
-        tap.never_waits()?;
-        tap.with_headers()
+        Ok(())
+    }
+}
+
+impl Tap {
+    /// So many queues of the tap `name`, made if there is none; with an empty name, of a new one. A tap with one queue must not be
+    /// in use.
+    pub fn open(name: &str, queues: u16) -> io::Result<Vec<Self>> {
+        let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+        let mut opened: Vec<(File, String)> = Vec::new();
+        for _ in 0..queues {
+            let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
+            let mut request = request(opened.first().map_or(name, |(_, name)| name))?;
+            request.ifr_ifru.ifru_flags = short(FLAGS | several);
+            // SAFETY: TUNSETIFF reads and writes a struct ifreq, which this is.
+            check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+            opened.push((file, name_of(&request)));
+        }
+        Self::all(opened)
+    }
+
+    /// Queues of one that somebody else has opened.
+    pub fn inherited(files: Vec<File>) -> io::Result<Vec<Self>> {
+        let wanted = FLAGS | if files.len() > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+        let mut opened: Vec<(File, String)> = Vec::new();
+        for file in files {
+            let (name, flags) = identify(&file)?;
+            if flags & FLAGS != FLAGS {
+                return Err(io::Error::new(ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
+            }
+            if flags & wanted != wanted || opened.first().is_some_and(|(_, first)| *first != name) {
+                return Err(io::Error::new(ErrorKind::InvalidInput, "are not all queues of one tap (IFF_MULTI_QUEUE)"));
+            }
+            never_waits(&file)?;
+            opened.push((file, name));
+        }
+        Self::all(opened)
     }
 
     /// Its name on the host.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the host counts of it, if it can be seen.
+    pub fn statistics(&self) -> io::Result<TapStatistics> {
+        TapStatistics::open(&self.name, self.address()?)
+    }
+
+    /// Its address on the host.
+    fn address(&self) -> io::Result<Mac> {
+        let mut request = request("")?;
+        // SAFETY: SIOCGIFHWADDR of a tap writes a struct ifreq, which this is.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) })?;
+        // SAFETY: the kernel has filled in this field; any bits are numbers.
+        let bytes = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data }.map(|byte| byte.to_ne_bytes()[0]);
+        Ok(Mac::from_bytes(bytes.first_chunk().copied().unwrap_or_default()))
     }
 
     /// For whoever else moves its frames.
@@ -112,11 +178,26 @@ impl Tap {
     /// A socket that keeps frames apart, in the place of a tap.
     #[cfg(any(test, fuzzing))]
     pub fn pretended(file: File) -> io::Result<Self> {
-        Self::of(file, String::new())
+        let state = State { first: file.try_clone()?, is_off: AtomicBool::new(false) };
+        Self::of(file, String::new(), &Arc::new(state))
     }
 
-    fn of(file: File, name: String) -> io::Result<Self> {
-        Ok(Self { up: file.try_clone()?, file, is_off: false, name, offloads: Offloads::default() })
+    fn of(file: File, name: String, state: &Arc<State>) -> io::Result<Self> {
+        let (up, state) = (file.try_clone()?, Arc::clone(state));
+        Ok(Self { up, file, state, place: None, name, offloads: Offloads::default() })
+    }
+
+    /// The queues of one tap, all of which are in use.
+    fn all(opened: Vec<(File, String)>) -> io::Result<Vec<Self>> {
+        let Some((first, _)) = opened.first() else { return Ok(Vec::new()) };
+        with_headers(first)?;
+        let state = Arc::new(State { first: first.try_clone()?, is_off: AtomicBool::new(false) });
+        let several = opened.len() > 1;
+        let tap = |(file, name): (File, String)| {
+            let place = if several { Some(Place { file: file.try_clone()?, used: true }) } else { None };
+            Ok(Self { place, ..Self::of(file, name, &state)? })
+        };
+        opened.into_iter().map(tap).collect()
     }
 
     /// The same, which offers a guest no more than `offloads`.
@@ -166,22 +247,45 @@ impl Tap {
     /// A frame that is lost may mean that the tap is switched off, or gone.
     fn look_after<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if matches!(&result, Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)) {
-            self.is_off = is_off(&self.file);
+            self.state.look();
         }
         result
     }
+}
 
-    fn with_headers(self) -> io::Result<Self> {
-        let size = c_int::try_from(HEADER_SIZE).unwrap_or(c_int::MAX);
-        // SAFETY: TUNSETVNETHDRSZ reads an int, which this is.
-        check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const size) })?;
-        Ok(self)
-    }
+/// The headers of all frames of `tap`.
+fn with_headers(tap: &File) -> io::Result<()> {
+    let size = c_int::try_from(HEADER_SIZE).unwrap_or(c_int::MAX);
+    // SAFETY: TUNSETVNETHDRSZ reads an int, which this is.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const size) })
+}
 
-    fn never_waits(&self) -> io::Result<()> {
-        let flags = rustix::fs::fcntl_getfl(&self.file)?;
-        Ok(rustix::fs::fcntl_setfl(&self.file, flags | rustix::fs::OFlags::NONBLOCK)?)
-    }
+fn never_waits(tap: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(tap)?;
+    Ok(rustix::fs::fcntl_setfl(tap, flags | rustix::fs::OFlags::NONBLOCK)?)
+}
+
+/// The name and the flags of the tap whose queue `file` is.
+fn identify(file: &File) -> io::Result<(String, c_int)> {
+    let mut request = request("")?;
+    let mut ask = || {
+        // SAFETY: TUNGETIFF writes a struct ifreq, which this is.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })
+    };
+    // A guest before this one may have left it out of use: then it does not know what it is.
+    ask().or_else(|error| set_used(file, true).map_err(|_| error).and_then(|()| ask()))?;
+    // SAFETY: the kernel has filled in this field; any bits are a number.
+    let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok((name_of(&request), flags))
+}
+
+/// Takes the queue `file` of a tap with several into use, or out of it: the host then has frames for the others only, and drops what
+/// it had for this one.
+fn set_used(file: &File, used: bool) -> io::Result<()> {
+    let mut request = request("")?;
+    request.ifr_ifru.ifru_flags = short(if used { libc::IFF_ATTACH_QUEUE } else { libc::IFF_DETACH_QUEUE });
+    // SAFETY: TUNSETQUEUE reads a struct ifreq, which this is.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETQUEUE, &raw const request) })
 }
 
 impl Link for Tap {
@@ -201,7 +305,11 @@ impl Link for Tap {
     }
 
     fn is_up(&self) -> bool {
-        !self.is_off
+        !self.state.is_off()
+    }
+
+    fn switch(&mut self) -> Option<Box<dyn Switch>> {
+        self.place.take().map(|place| Box::new(place) as Box<dyn Switch>)
     }
 
     fn incoming(&self) -> RawFd {
@@ -214,8 +322,8 @@ impl Link for Tap {
 
     /// One that is switched off takes frames, too, and loses them.
     fn has_room(&mut self) -> bool {
-        if self.is_off {
-            self.is_off = is_off(&self.file);
+        if self.state.is_off() {
+            self.state.look();
         }
         true
     }

@@ -2,12 +2,13 @@
 //! A network interface over a tap whose frames the host's kernel moves (vhost-net): no thread of this process wakes up for one.
 //!
 //! The driver rings the kernel's doorbell and is interrupted by it; its worker here only hands queues over and takes them back. The
-//! kernel finds out by itself, in the used ring, where a queue is that it is given again.
+//! kernel finds out by itself, in the used ring, where a queue is that it is given again. It serves each pair of queues for itself,
+//! with a thread of its own; the control queue is a lane of the device, served here.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use vhost::net::VhostNet as _;
 use vhost::vhost_kern::VhostKernBackend;
@@ -15,16 +16,19 @@ use vhost::vhost_kern::net::Net as Opened;
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
-use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
+use virtio_bindings::virtio_net::{VIRTIO_NET_F_MQ, VIRTIO_NET_F_MRG_RXBUF};
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
+use super::control;
 use super::interface::Interface;
 use super::link::Link;
+use super::pairs::{Pairs, Switch};
 use super::tap::Tap;
+use crate::devices::bus::lock;
 use crate::devices::virtio::outside::{Outside, Ring};
-use crate::devices::virtio::{ConfigSpace, Ready, Request, Source, VirtioDevice};
+use crate::devices::virtio::{ConfigSpace, Lane, Ready, Request, Source, VirtioDevice};
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
 
@@ -34,6 +38,7 @@ const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
     | 1 << VIRTIO_RING_F_EVENT_IDX
     | 1 << VIRTIO_RING_F_INDIRECT_DESC
     | 1 << VIRTIO_NET_F_MRG_RXBUF;
+/// Queues of a pair.
 const QUEUES: usize = 2;
 
 /// Whether this process can have it.
@@ -41,7 +46,7 @@ pub fn probe() -> io::Result<()> {
     File::options().read(true).write(true).open(DEVICE).map(drop)
 }
 
-/// What the kernel has of one interface. Closing it, the kernel leaves guest memory alone; that goes behind it.
+/// What the kernel has of one pair of queues. Closing it, the kernel leaves guest memory alone; that goes behind it.
 struct Kernel(Opened<Arc<GuestMemory>>);
 
 impl AsRawFd for Kernel {
@@ -63,22 +68,58 @@ impl VhostKernBackend for Kernel {
     }
 }
 
-/// Such an interface.
-pub struct Vhost {
+/// A pair of queues.
+struct Pair {
     kernel: Kernel,
     tap: Tap,
-    interface: Interface,
-    queue_sizes: [u16; QUEUES],
+    /// The tap's place among its queues, if it has several.
+    place: Option<Box<dyn Switch>>,
     /// By queue, what the kernel signals when it cannot go on with it,
     faults: [EventFd; QUEUES],
-    /// and whether it has it.
+    /// and whether the driver has given it.
     taken: [bool; QUEUES],
+    /// The driver uses the pair,
+    used: bool,
+    /// and the VM does not pause. Only then the kernel has what is taken.
+    runs: bool,
+}
+
+/// A pair, as whoever hears how many are used has it.
+struct Shared(Arc<Mutex<Pair>>);
+
+/// Such an interface.
+pub struct Vhost {
+    pairs: Vec<Arc<Mutex<Pair>>>,
+    /// How many of them the driver uses.
+    number: Arc<Pairs>,
+    interface: Interface,
+    space: ConfigSpace,
+    queue_sizes: Vec<u16>,
+    /// For messages.
+    name: String,
+    /// What the tap can do.
+    offloads: u64,
+    /// What the driver has accepted of what the kernel has to know,
     accepted: u64,
+    /// and how many queues of frames it has by that.
+    queues: usize,
 }
 
 impl std::fmt::Debug for Vhost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Vhost").field("tap", &self.tap).field("taken", &self.taken).finish_non_exhaustive()
+        f.debug_struct("Vhost").field("name", &self.name).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Switch for Shared {
+    fn switch(&mut self, used: bool) -> io::Result<()> {
+        lock(&self.0).set_used(used)
     }
 }
 
@@ -89,9 +130,9 @@ fn host(error: vhost::Error) -> io::Error {
     }
 }
 
-impl Vhost {
-    /// An interface whose other end is `tap`, of a guest that has `memory`.
-    pub fn new(tap: Tap, interface: Interface, memory: &GuestMemory) -> io::Result<Self> {
+impl Pair {
+    /// Frames between a guest that has `memory` and `tap`.
+    fn new(mut tap: Tap, memory: &GuestMemory) -> io::Result<Self> {
         let kernel = Kernel(Opened::new(Arc::new(memory.clone())).map_err(host)?);
         kernel.set_owner().map_err(host)?;
         if kernel.get_features().map_err(host)? & FEATURES != FEATURES {
@@ -106,13 +147,22 @@ impl Vhost {
         });
         kernel.set_mem_table(&regions.collect::<Vec<_>>()).map_err(host)?;
         let fault = || EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC);
-        let queue_sizes = [interface.queue_size; QUEUES];
-        let faults = [fault()?, fault()?];
-        Ok(Self { kernel, tap, interface, queue_sizes, faults, taken: [false; QUEUES], accepted: 0 })
+        let (place, faults) = (tap.switch(), [fault()?, fault()?]);
+        Ok(Self { kernel, tap, place, faults, taken: [false; QUEUES], used: true, runs: true })
     }
 
-    fn prepare(&self, ring: &Ring) -> Result<(), vhost::Error> {
-        let &Ring { queue, size, descriptors, available, used } = ring;
+    fn connect(&self, doorbells: &[EventFd], interrupt: &EventFd) -> Result<(), vhost::Error> {
+        for (queue, (doorbell, fault)) in doorbells.iter().zip(&self.faults).enumerate() {
+            self.kernel.set_vring_kick(queue, doorbell)?;
+            self.kernel.set_vring_call(queue, interrupt)?;
+            self.kernel.set_vring_err(queue, fault)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel where queue `queue` is.
+    fn prepare(&self, queue: usize, ring: &Ring) -> Result<(), vhost::Error> {
+        let &Ring { size, descriptors, available, used, .. } = ring;
         self.kernel.set_vring_num(queue, size)?;
         self.kernel.set_vring_base(queue, 0)?;
         let config = VringConfigData {
@@ -138,14 +188,121 @@ impl Vhost {
         }
     }
 
-    /// The queues that the kernel has.
+    /// The queues that are taken.
     fn taken(&self) -> impl Iterator<Item = usize> + use<> {
         self.taken.into_iter().enumerate().filter(|(_, taken)| *taken).map(|(queue, _)| queue)
+    }
+
+    /// All of them are the kernel's, or none is.
+    fn attach_all(&self) -> Result<(), vhost::Error> {
+        self.taken().try_for_each(|queue| self.attach(queue)).inspect_err(|_| self.detach_all())
+    }
+
+    fn detach_all(&self) {
+        self.taken().for_each(|queue| self.detach(queue));
+    }
+
+    /// Queue `queue` is the kernel's, as long as the pair is used and the VM runs.
+    fn take(&mut self, queue: usize) -> Result<(), vhost::Error> {
+        if self.used && self.runs {
+            self.attach(queue)?;
+        }
+        self.taken.iter_mut().skip(queue).take(1).for_each(|taken| *taken = true);
+        Ok(())
+    }
+
+    fn give_back(&mut self, queue: usize) {
+        if let Some(taken) = self.taken.get_mut(queue)
+            && std::mem::take(taken)
+        {
+            self.detach(queue);
+        }
+    }
+
+    /// The driver uses the pair from now on, or not. While the kernel has its queues, the tap has frames for it.
+    fn set_used(&mut self, used: bool) -> io::Result<()> {
+        if used == self.used {
+            return Ok(());
+        }
+        let place = |pair: &mut Self, used| pair.place.as_mut().map_or(Ok(()), |place| place.switch(used));
+        if used {
+            place(self, true)?;
+            if self.runs
+                && let Err(error) = self.attach_all()
+            {
+                let _ = place(self, false);
+                return Err(host(error));
+            }
+        } else {
+            self.detach_all();
+            place(self, false)?;
+        }
+        self.used = used;
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        self.runs = false;
+        self.detach_all();
+    }
+
+    fn resume(&mut self) {
+        self.runs = true;
+        if self.used
+            && let Err(error) = self.attach_all()
+        {
+            tracing::warn!(%error, "vhost-net does not go on");
+            // Heard like any other one.
+            self.faults.iter().for_each(|fault| drop(fault.write(1)));
+        }
     }
 
     fn drop_faults(&self) -> bool {
         // All of them.
         self.faults.iter().filter(|fault| fault.read().is_ok()).count() > 0
+    }
+}
+
+impl Vhost {
+    /// An interface whose other end is `tap`, of a guest that has `memory`; with one more pair of queues for each of `others`, which
+    /// are queues of that tap.
+    pub fn new(tap: Tap, others: Vec<Tap>, interface: Interface, memory: &GuestMemory) -> io::Result<Self> {
+        let (name, offloads) = (tap.name().to_owned(), tap.features());
+        let pair = |tap| Ok(Arc::new(Mutex::new(Pair::new(tap, memory)?)));
+        let pairs: Vec<_> = [tap].into_iter().chain(others).map(pair).collect::<io::Result<_>>()?;
+        let switch = |pair: &Arc<Mutex<Pair>>| Some(Box::new(Shared(Arc::clone(pair))) as Box<dyn Switch>);
+        let number = Arc::new(Pairs::new(pairs.iter().skip(1).map(switch).collect()));
+        Ok(Self {
+            space: interface.config(number.most(), true).into(),
+            queue_sizes: interface.queue_sizes(number.most()),
+            pairs,
+            number,
+            interface,
+            name,
+            offloads,
+            accepted: 0,
+            queues: 0,
+        })
+    }
+
+    /// The pair that queue `queue` is of, and which of the two it is.
+    fn place(&self, queue: usize) -> Option<(MutexGuard<'_, Pair>, usize)> {
+        Some((lock(self.pairs.get(queue / QUEUES)?), queue % QUEUES))
+    }
+
+    fn hand_over(&self, rings: &[Ring]) -> Result<(), vhost::Error> {
+        for pair in &self.pairs {
+            lock(pair).kernel.set_features(self.accepted)?;
+        }
+        for ring in rings {
+            let Some((pair, queue)) = self.place(ring.queue) else { continue };
+            pair.prepare(queue, ring)?;
+        }
+        for ring in rings {
+            let Some((mut pair, queue)) = self.place(ring.queue) else { continue };
+            pair.take(queue)?;
+        }
+        Ok(())
     }
 }
 
@@ -155,15 +312,21 @@ impl VirtioDevice for Vhost {
     }
 
     fn features(&self) -> u64 {
-        self.interface.features() | self.tap.features()
+        self.interface.features(self.number.most()) | self.offloads
     }
 
     fn config(&self) -> ConfigSpace {
-        self.interface.config(true).into()
+        self.space.clone()
     }
 
     fn queue_sizes(&self) -> &[u16] {
         &self.queue_sizes
+    }
+
+    fn lanes(&mut self) -> Vec<Lane> {
+        let control = || control::Lane::new(Arc::clone(&self.number), self.space.clone());
+        let several = self.number.most() > 1;
+        several.then(|| Lane { queues: 1, device: Box::new(control()) }).into_iter().collect()
     }
 
     fn thread(&self) -> Kind {
@@ -176,13 +339,18 @@ impl VirtioDevice for Vhost {
 
     fn activate(&mut self, features: u64) {
         self.accepted = features & FEATURES;
-        if let Err(error) = self.tap.accept(features) {
-            tracing::info!(%error, name = self.tap.name(), "no offloads");
+        // What a driver that knows of one pair has behind it is no queue of frames.
+        let several = features & (1 << VIRTIO_NET_F_MQ) != 0;
+        self.queues = if several { QUEUES * self.pairs.len() } else { QUEUES };
+        self.number.follow(self.space.driver());
+        if let Some(Err(error)) = self.pairs.first().map(|pair| lock(pair).tap.accept(features)) {
+            tracing::info!(%error, name = self.name, "no offloads");
         }
     }
 
     fn sources(&self) -> Vec<Source> {
-        self.faults.iter().map(|fault| Source::readable(fault.as_raw_fd(), 0)).collect()
+        let faults = |pair: &Arc<Mutex<Pair>>| lock(pair).faults.each_ref().map(AsRawFd::as_raw_fd);
+        self.pairs.iter().flat_map(faults).map(|fault| Source::readable(fault, 0)).collect()
     }
 
     fn ready(&mut self, _queue: usize) -> Ready {
@@ -195,58 +363,42 @@ impl VirtioDevice for Vhost {
     }
 
     fn reset(&mut self) {
-        self.drop_faults();
+        self.has_failed();
     }
 
     fn pause(&mut self) {
-        self.taken().for_each(|queue| self.detach(queue));
+        self.pairs.iter().for_each(|pair| lock(pair).pause());
     }
 
     fn resume(&mut self) {
-        for queue in self.taken() {
-            if let Err(error) = self.attach(queue) {
-                tracing::warn!(%error, queue, "vhost-net does not go on");
-                // Heard like any other one.
-                self.faults.iter().for_each(|fault| drop(fault.write(1)));
-            }
-        }
+        self.pairs.iter().for_each(|pair| lock(pair).resume());
     }
 }
 
 impl Outside for Vhost {
     fn connect(&mut self, doorbells: &[EventFd], interrupt: &EventFd) -> io::Result<()> {
-        for (queue, (doorbell, fault)) in doorbells.iter().zip(&self.faults).enumerate() {
-            self.kernel.set_vring_kick(queue, doorbell).map_err(host)?;
-            self.kernel.set_vring_call(queue, interrupt).map_err(host)?;
-            self.kernel.set_vring_err(queue, fault).map_err(host)?;
-        }
-        Ok(())
+        let mut pairs = self.pairs.iter().zip(doorbells.chunks(QUEUES));
+        pairs.try_for_each(|(pair, doorbells)| lock(pair).connect(doorbells, interrupt)).map_err(host)
     }
 
     fn take(&mut self, rings: &[Ring]) -> io::Result<()> {
-        self.kernel.set_features(self.accepted).map_err(host)?;
-        rings.iter().try_for_each(|ring| self.prepare(ring)).map_err(host)?;
-        for ring in rings {
-            if let Err(error) = self.attach(ring.queue) {
-                self.taken().for_each(|queue| self.give_back(queue));
-                return Err(host(error));
+        let rings: Vec<_> = rings.iter().copied().filter(|ring| ring.queue < self.queues).collect();
+        self.hand_over(&rings).map_err(|error| {
+            for ring in &rings {
+                self.give_back(ring.queue);
             }
-            if let Some(taken) = self.taken.get_mut(ring.queue) {
-                *taken = true;
-            }
-        }
-        Ok(())
+            host(error)
+        })
     }
 
     fn give_back(&mut self, queue: usize) {
-        if let Some(taken) = self.taken.get_mut(queue)
-            && std::mem::take(taken)
-        {
-            self.detach(queue);
+        if let Some((mut pair, queue)) = self.place(queue) {
+            pair.give_back(queue);
         }
     }
 
     fn has_failed(&mut self) -> bool {
-        self.drop_faults()
+        // All of them.
+        self.pairs.iter().filter(|pair| lock(pair).drop_faults()).count() > 0
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -291,6 +291,39 @@ fn queues_of_a_disk_work_beside_each_other() {
         assert_eq!(driver.bytes(header + 0x1000, 512), [queue as u8 + 1; 512]);
         // Nobody else has touched it.
         assert_eq!(driver.used(0), (0, 513));
+        driver.set(STATUS, 0);
+        until_reset(&mut driver);
+    }
+}
+
+/// However little a disk's requests may have at once, all are done.
+#[test]
+fn requests_wait_until_there_is_room_for_their_lists() {
+    let file = disk(64);
+    let place = |number: u16| BUFFERS + 0x1000 * u64::from(number);
+    for lists_max in [1, 100, 1 << 20] {
+        let settings = Settings { lists_max, ..Settings::default() };
+        let device = Block::new(file.as_file().try_clone().unwrap(), settings).unwrap();
+        let mut driver = Driver::running(Box::new(device), 0);
+        let _worker = driver.start_worker();
+        for number in 0..6u16 {
+            let header = place(number);
+            driver.memory.write_obj(u128::from(number) << 64, GuestAddress(header)).unwrap();
+            let piece = |at: u64| (header + 0x100 * at, 128, true);
+            let segments = [(header, 16, false), piece(1), piece(2), piece(3), piece(4), (header + 16, 1, true)];
+            driver.indirect_chain(number, &segments);
+            driver.offer(number);
+        }
+        driver.set(NOTIFY, 0);
+        let begin = Instant::now();
+        while driver.used_index() < 6 {
+            assert!(begin.elapsed() < LONG, "{} of 6 with {lists_max}", driver.used_index());
+            thread::yield_now();
+        }
+        for number in 0..6u16 {
+            let data = driver.bytes(place(number) + 0x100, 128);
+            assert_eq!((data, driver.bytes(place(number) + 16, 1)), (vec![number as u8 + 1; 128], vec![0]));
+        }
         driver.set(STATUS, 0);
         until_reset(&mut driver);
     }

@@ -15,6 +15,7 @@ mod hang;
 mod mmio;
 mod net;
 mod outside;
+mod pairs;
 mod rng;
 mod stream;
 mod worker;
@@ -46,7 +47,10 @@ proptest! {
     #[test]
     fn no_program_breaks_a_running_device(
         device in 0u8..5,
-        features in prop_oneof![Just(0x3000_0000u32), Just(0x2000_0000), Just(0)],
+        // The last two are those of control queues.
+        features in prop_oneof![
+            Just(0x3000_0000u32), Just(0x2000_0000), Just(0), Just(0x2042_0100), Just(0x2042_0180),
+        ],
         rest in prop::collection::vec(any::<u8>(), 0..4096),
     ) {
         let mut program = vec![device, 0];

@@ -31,7 +31,7 @@ fn net(limits: BothWays) -> (Net, UnixDatagram) {
     let mac: Mac = "52:54:00:12:34:56".parse().unwrap();
     let interface = Interface { mac, mtu: Some(1400), queue_size: 256 };
     let link = Box::new(Tap::pretended(File::from(OwnedFd::from(tap))).unwrap());
-    (Net::new(link, "test".to_owned(), interface, limits), ours)
+    (Net::new(link, Vec::new(), "test".to_owned(), interface, limits), ours)
 }
 
 fn running(queue: u16, refused: u64) -> (Driver, UnixDatagram) {
@@ -73,7 +73,8 @@ fn queues_have_the_room_that_is_asked_for() {
     let (link, _other) = UnixDatagram::pair().unwrap();
     let link = Box::new(Tap::pretended(File::from(OwnedFd::from(link))).unwrap());
     let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 64 };
-    let mut driver = Driver::new(Box::new(Net::new(link, "test".to_owned(), interface, BothWays::default())));
+    let net = Net::new(link, Vec::new(), "test".to_owned(), interface, BothWays::default());
+    let mut driver = Driver::new(Box::new(net));
     for (queue, most) in [(0, 64), (1, 64), (2, 0)] {
         driver.set(0x30, queue);
         assert_eq!(driver.get(0x34), most, "queue {queue}");

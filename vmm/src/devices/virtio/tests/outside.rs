@@ -13,7 +13,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::bus::lock;
 use crate::devices::virtio::outside::{Outside, Ring};
-use crate::devices::virtio::{Ready, Request, Source, VirtioDevice, VirtioMmio};
+use crate::devices::virtio::{Lane, Ready, Request, Source, VirtioDevice, VirtioMmio};
 use crate::memory::GuestMemory;
 
 /// What has come to the one who serves.
@@ -38,6 +38,25 @@ enum Step {
 struct Served {
     seen: Arc<Mutex<Seen>>,
     fault: EventFd,
+    /// Its last queue is served here, beside it.
+    shares: bool,
+}
+
+/// What serves that queue: every request is done.
+struct Beside;
+
+impl VirtioDevice for Beside {
+    fn device_type(&self) -> u32 {
+        1
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[]
+    }
+
+    fn handle(&mut self, queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
+        u32::try_from(queue).unwrap()
+    }
 }
 
 impl VirtioDevice for Served {
@@ -47,6 +66,10 @@ impl VirtioDevice for Served {
 
     fn queue_sizes(&self) -> &[u16] {
         &[QUEUE_SIZE, QUEUE_SIZE]
+    }
+
+    fn lanes(&mut self) -> Vec<Lane> {
+        self.shares.then(|| Lane { queues: 1, device: Box::new(Beside) }).into_iter().collect()
     }
 
     fn outside(&mut self) -> Option<&mut dyn Outside> {
@@ -105,7 +128,7 @@ impl Outside for Served {
 /// A device, what it sees, and what says that a queue is broken.
 fn served() -> (Box<Served>, Arc<Mutex<Seen>>, EventFd) {
     let (seen, fault) = (Arc::<Mutex<Seen>>::default(), EventFd::new(EFD_NONBLOCK).unwrap());
-    let device = Served { seen: Arc::clone(&seen), fault: fault.try_clone().unwrap() };
+    let device = Served { seen: Arc::clone(&seen), fault: fault.try_clone().unwrap(), shares: false };
     (Box::new(device), seen, fault)
 }
 
@@ -159,6 +182,24 @@ fn queues_are_handed_over_and_back() {
     assert_eq!((steps(&seen), driver.get(0x44)), (vec![Step::GaveBack(0)], 0));
     driver.set(0x70, 0);
     wait(|| lock(&seen).steps == [Step::Reset]);
+}
+
+/// A queue that is served here, of a device whose others are not.
+#[test]
+fn a_lane_beside_serves_its_own_queue() {
+    let (mut device, seen, _fault) = served();
+    device.shares = true;
+    let mut driver = Driver::running_on(1, device, 0);
+    assert_eq!(driver.request(&[(0x1_0000, 16, true)]), 1, "the queue's number");
+    assert_eq!(driver.get(0x60) & 1, 1);
+    assert_eq!((took(&seen), lock(&seen).doorbells.len()), (vec![], 2));
+    driver.set(0x70, 0);
+    assert_eq!(driver.get(0x70), 0);
+    // The other one, as ever.
+    driver.select(0);
+    driver.start(0);
+    driver.serve();
+    assert_eq!(took(&seen), [ring(0)]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn stream() -> (Stream, UnixStream) {
 
 fn net(stream: Stream) -> Net {
     let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
-    Net::new(Box::new(stream), "test".to_owned(), interface, BothWays::default())
+    Net::new(Box::new(stream), Vec::new(), "test".to_owned(), interface, BothWays::default())
 }
 
 /// A frame of so many bytes behind its length.

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 use virtio_bindings::virtio_config::{
@@ -26,7 +25,7 @@ use super::line::Line;
 use crate::devices::bus::{BusDevice, GuestRequest};
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
-use crate::devices::virtio::{ConfigSpace, VirtioDevice, VirtioWorker};
+use crate::devices::virtio::{ConfigSpace, Lane, VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
 
 /// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
@@ -92,24 +91,24 @@ impl VirtioMmio {
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
         config.connect(Arc::clone(&interrupt));
-        // The worker of a device that is served outside hears of the driver's resets and of nothing else.
-        let (outside, heard) = match device.outside() {
-            Some(outside) => {
-                outside.connect(&notify, line.event())?;
-                let told = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
-                (Some(told.try_clone()?), Arc::from([told]))
-            }
-            None => (None, Arc::clone(&notify)),
-        };
-        let is_outside = outside.is_some();
-        let others = device.lanes();
-        let lanes = others.len() + 1;
-        let (mut driven, mut workers) = (Vec::with_capacity(lanes), Vec::with_capacity(lanes));
-        for (lane, device) in [device].into_iter().chain(others).enumerate() {
-            let own = share(queues.len(), lanes, lane);
-            let outside = outside.as_ref().map(EventFd::try_clone).transpose()?;
+        let is_outside = device.outside().is_some();
+        let lanes = all_lanes(device, queues.len());
+        let (mut driven, mut workers) = (Vec::with_capacity(lanes.len()), Vec::with_capacity(lanes.len()));
+        let mut next = 0;
+        for Lane { queues, mut device } in lanes {
+            let own = next..next + queues;
+            next = own.end;
+            // The worker of what is served outside hears of the driver's resets and of nothing else.
+            let (outside, heard) = match device.outside() {
+                Some(outside) => {
+                    outside.connect(&notify, line.event())?;
+                    let told = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+                    (Some(told.try_clone()?), Arc::from([told]))
+                }
+                None => (None, Arc::clone(&notify)),
+            };
             let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt), outside));
-            workers.push(VirtioWorker::new(device, Arc::clone(&shared), Arc::clone(&heard))?);
+            workers.push(VirtioWorker::new(device, Arc::clone(&shared), heard)?);
             driven.push(shared);
         }
         let transport = Self {
@@ -297,6 +296,8 @@ impl VirtioMmio {
         self.config.clear_written();
         // What a lane says before it is reset, the reset of the last one clears.
         self.driven.iter().for_each(|lane| lane.reset());
+        // Behind that: no lane takes a request of the old driver's for one of the next.
+        self.config.count_reset();
         self.accepted = 0;
         self.device_features_select = 0;
         self.driver_features_select = 0;
@@ -316,11 +317,11 @@ impl VirtioMmio {
     }
 }
 
-/// Which of `queues` are those of `lane`: as many as of any other of the `lanes`, and what is left over to the last one.
-fn share(queues: usize, lanes: usize, lane: usize) -> Range<usize> {
-    let each = queues / lanes.max(1);
-    let start = each * lane;
-    start..if lane + 1 == lanes { queues } else { start + each }
+/// `device`, with those of its `queues` that no lane has, and its lanes, in the order of their queues.
+fn all_lanes(mut device: Box<dyn VirtioDevice>, queues: usize) -> Vec<Lane> {
+    let others = device.lanes();
+    let taken: usize = others.iter().map(|lane| lane.queues).sum();
+    [Lane { queues: queues.saturating_sub(taken), device }].into_iter().chain(others).collect()
 }
 
 /// The low half of `value`.
