@@ -14,8 +14,8 @@ const MS: u64 = 1_000_000;
 const MARKS: [(&str, bool, u64); 25] = [
     ("configuration valid", false, 41),
     ("kernel image checked", false, 3),
-    ("memory planned", false, 1),
     ("KVM opened", false, 7),
+    ("memory planned", false, 1),
     ("memory mapped", false, 3),
     ("VM created", false, 28),
     ("devices built", false, 6),

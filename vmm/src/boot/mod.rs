@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The boot story: from a valid configuration to a running guest, one named phase after another.
 
+mod backing;
 mod devices;
 mod entry;
 mod error;
 mod load;
-mod memory;
 mod payload;
 mod platform;
 mod serial;
@@ -37,7 +37,7 @@ pub use error::BootError;
 /// A VM whose vCPUs run.
 #[derive(Debug)]
 pub struct RunningVm {
-    /// They.
+    /// The threads of its vCPUs.
     pub vcpus: Threads,
     /// What it has beside them.
     pub devices: Handles,
@@ -62,7 +62,7 @@ pub fn boot(
     let payload = Inspected::new(&payload, config.cpus.topology)?;
     timeline.phase(payload.phase());
 
-    // What is wrong with it is said behind what is wrong with memory, which is so on any host.
+    // If it does not open, that is said only after memory is planned and checked, for the widest addresses.
     let kvm = vm::open_and_measure();
     timeline.phase("KVM opened");
     let width = kvm.as_ref().map_or(AddressWidth::WIDEST, |(_, width)| *width);
@@ -71,7 +71,7 @@ pub fn boot(
     timeline.phase("memory planned");
 
     let (kvm, _) = kvm?;
-    let memory = memory::map(&plan)?;
+    let memory = backing::map(&plan)?;
     // Before anybody touches it.
     fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
     timeline.phase("memory mapped");
@@ -85,7 +85,7 @@ pub fn boot(
     let counters = Arc::new(Counters::new(config.cpus.boot.get(), devices.counters));
     let mut vcpus = vcpus::start(vm, devices.buses, &counters, platform, context)?;
     timeline.phase("vCPU threads started");
-    let prefaulting = memory::prefault(&plan, &memory, timeline)?;
+    let prefaulting = backing::prefault(&plan, &memory, timeline)?;
     let backends = devices.backends.start(context)?;
     let start = payload.load(platform, timeline)?;
     prefaulting.finish()?;

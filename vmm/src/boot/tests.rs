@@ -49,7 +49,7 @@ fn written(memory: &str, study: &str, kernel: &[u8], initramfs: u64) -> Written 
     .unwrap();
     let payload = Inspected::new(&config.payload, config.machine.cpus.topology).unwrap();
     let plan = MemoryPlan::new(&config.machine.memory, payload.kind(), AddressWidth::WIDEST).unwrap();
-    let memory = memory::map(&plan).unwrap();
+    let memory = backing::map(&plan).unwrap();
     let platform = Platform { config: &config.machine, plan: &plan, memory: &memory, virtio_devices: 14 };
     payload.load(platform, &Timeline::new(Instant::now())).unwrap();
     Written { _files: files, memory, plan }

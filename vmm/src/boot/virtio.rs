@@ -20,7 +20,7 @@ use crate::observe::counters::Named;
 use crate::observe::devices::DiskCounters;
 use crate::stdio;
 
-/// They, and what the owner of the VM has of them.
+/// The virtio devices, and what the owner of the VM has of them.
 #[derive(Default)]
 pub(super) struct Virtio {
     pub(super) devices: Vec<Box<dyn VirtioDevice>>,

@@ -105,10 +105,6 @@ const BALLOON: Section = Section {
     foreign: &[("id", |value| value == "_balloon")],
 };
 const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
-const STUDY: Section = Section {
-    own: &["layout", "arenas", "zeroed", "holes", "early", "prefault_arenas", "handoff", "handoff_file"],
-    foreign: &[],
-};
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
 
 fn anything(_: &Value) -> bool {
@@ -235,7 +231,6 @@ impl VmConfig {
             ("balloon", BALLOON),
             ("rng", RNG),
             ("serial", SERIAL),
-            ("study", STUDY),
         ] {
             section.settle_in(name, &mut fields)?;
         }

@@ -24,8 +24,7 @@ const FIRST_TAKEN_MOST: u64 = 24 << 20;
 /// in whole huge pages.
 const FIRMWARE_WORKS_IN: u64 = 72 << 20;
 
-/// What host memory is asked for beforehand. Each list is sorted as the guest's addresses are, but for the kernel, which
-/// comes first.
+/// What host memory is asked for beforehand. Each list begins with what is wanted first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostBacking {
     /// Where transparent huge pages are asked for.

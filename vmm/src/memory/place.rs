@@ -13,7 +13,7 @@ use crate::layout::{ABOVE_4G, HIGH_MEMORY_START, PAGE_SIZE};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rooms<'a> {
     pub(super) size: Size,
-    /// By node; the first is the low one, from 0 past 1 MiB.
+    /// By node, in the order of addresses; the first begins at 0.
     pub(super) runs: &'a [(GpaRange, u32)],
     pub(super) arenas: &'a [Arena],
 }

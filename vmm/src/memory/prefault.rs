@@ -58,15 +58,15 @@ pub enum PrefaultError {
 /// What an error of `MADV_POPULATE_WRITE` (madvise(2)) means, and what would help.
 fn reason(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::ENOMEM) => "the host is out of memory: use less, or prefault=off",
+        Some(libc::ENOMEM) => "the host is out of memory: use less, or back none beforehand",
         Some(libc::EFAULT) => "the host's page pool or a limit on it is exhausted: use less, or raise it",
         Some(libc::EHWPOISON) => "the host's memory is damaged there: see its kernel log",
-        Some(libc::EINVAL) => "needs Linux 5.14 or later on the host: use prefault=off",
+        Some(libc::EINVAL) => "needs Linux 5.14 or later on the host: back none beforehand",
         _ => "the host refuses",
     }
 }
 
-/// Threads that back guest memory.
+/// Threads that back guest memory; none of them outlives this.
 #[derive(Debug)]
 pub struct Prefaulting {
     job: Arc<Job>,
@@ -105,29 +105,35 @@ pub fn start(
         running: AtomicUsize::new(count),
         failed: Mutex::default(),
     });
-    let mut threads = Vec::with_capacity(count);
+    let mut all = Prefaulting { job, threads: Vec::with_capacity(count) };
     for index in 0..count {
-        let (worker, done) = (Arc::clone(&job), done.clone());
+        let (worker, done) = (Arc::clone(&all.job), done.clone());
         let thread = thread::Builder::new().name(format!("prefault{index}")).spawn(move || worker.work(&done));
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(source) => {
-                job.stop();
-                return Err(PrefaultError::Thread { mode, source });
-            }
-        }
+        all.threads.push(thread.map_err(|source| PrefaultError::Thread { mode, source })?);
     }
-    Ok(Prefaulting { job, threads })
+    Ok(all)
 }
 
 impl Prefaulting {
     /// Waits until all is backed.
-    pub fn finish(self) -> Result<(), PrefaultError> {
-        for thread in self.threads {
+    pub fn finish(mut self) -> Result<(), PrefaultError> {
+        for thread in self.threads.drain(..) {
             thread.join().map_err(|_| PrefaultError::Lost(self.job.mode))?;
         }
         let failed = self.job.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Prefaulting {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.job.stop();
+        }
+        for thread in self.threads.drain(..) {
+            // One that died has said so itself.
+            let _ = thread.join();
+        }
     }
 }
 

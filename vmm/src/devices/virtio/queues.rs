@@ -222,6 +222,7 @@ impl Queues {
                 }
                 // An available index that the driver turns back while we look could keep us here: that counts too.
                 Taken::Again => {}
+                Taken::Untold => break Next::After(Duration::ZERO),
                 Taken::Nothing => break Next::WhenNotified,
             }
         };
@@ -358,9 +359,14 @@ impl Queues {
         self.with(index, |queue, _| queue.disable_notification(&self.memory));
     }
 
-    /// Takes the next request off queue `index`; it is in flight from here on.
+    /// Takes the next request off queue `index`; it is in flight from here on. None of a driver that the device has not been told
+    /// of: it may have become ready since this turn began.
     fn take(&self, index: usize, request: &mut Request) -> Taken {
-        let taken = self.with(index, |queue, in_flight| {
+        let mut state = lock(&self.state);
+        if state.activation.is_some() {
+            return Taken::Untold;
+        }
+        let taken = self.act(&mut state, index, |queue, in_flight| {
             let Some(chain) = queue.iter(&self.memory)?.next() else {
                 let again = queue.enable_notification(&self.memory)?;
                 return Ok(if again { Taken::Again } else { Taken::Nothing });
@@ -513,6 +519,8 @@ enum Taken {
     Request(u16),
     /// One came while notifications were being switched on.
     Again,
+    /// The device does not know of its driver yet.
+    Untold,
     /// None, or no queue.
     Nothing,
 }

@@ -17,7 +17,7 @@ use crate::sandbox::Kind;
 
 /// Room of the queue: a command has three pieces, and Linux waits for the answer to one before the next.
 pub(super) const QUEUE_SIZE: u16 = 64;
-/// Each change takes the lock that all interfaces of the host have in common.
+/// Each pair that comes into use, or out of it, takes the lock that all interfaces of the host have in common.
 const CHANGES: Rate = Rate { size: 16, one_time_burst: 0, refill_time: Duration::from_secs(1) };
 
 /// `struct virtio_net_ctrl_hdr`, class and command, and `struct virtio_net_ctrl_mq`.
@@ -70,12 +70,9 @@ impl Control {
         if !is_known || !self.several || !(1..=self.pairs.most()).contains(&pairs) {
             return false;
         }
-        if pairs == self.pairs.used(self.driver) {
-            return true;
-        }
-        self.changes.pay(0);
-        let done = self.pairs.use_so_many(self.driver, pairs);
-        done.inspect_err(|error| tracing::warn!(%error, pairs, "the host refuses pairs of queues")).is_ok()
+        let before = self.pairs.used(self.driver);
+        (0..pairs.abs_diff(before)).for_each(|_| self.changes.pay(0));
+        pairs == before || self.pairs.use_so_many(self.driver, pairs)
     }
 }
 

@@ -299,10 +299,13 @@ impl Net {
 
     /// Whether the queue of frames for the guest, or that of frames from it, can have one moved.
     fn can_move(&mut self, to_guest: bool) -> Ready {
-        if !self.is_used() {
-            // What the driver still has in it is lost; nothing comes.
+        let is_used = self.is_used();
+        if !is_used {
             self.received.forget();
-            return if to_guest { Ready::WhenWoken } else { Ready::Now };
+            if to_guest {
+                // Nothing comes.
+                return Ready::WhenWoken;
+            }
         }
         // In the midst of a frame that is paid for as a whole.
         let wait = match to_guest {
@@ -314,7 +317,8 @@ impl Net {
             self.shared.counters.throttled();
             return Ready::In(wait);
         }
-        let can = if to_guest { self.fetch() } else { self.link.has_room() };
+        // What the driver has in a pair that is not used is lost, which costs as much.
+        let can = if to_guest { self.fetch() } else { !is_used || self.link.has_room() };
         if can { Ready::Now } else { Ready::WhenWoken }
     }
 }
@@ -357,7 +361,7 @@ impl VirtioDevice for Net {
         let pairs = if has(VIRTIO_NET_F_MQ) { self.shared.pairs.most() } else { 1 };
         self.control_at = has(VIRTIO_NET_F_CTRL_VQ).then(|| PAIR * usize::from(pairs));
         self.control.activate(self.driver, features);
-        self.shared.pairs.follow(self.driver);
+        self.shared.pairs.follow(|| self.shared.space.driver());
         if self.pair > 0 {
             // What is accepted holds for all of the link, and of a pair that is not used the host takes nothing.
             return;
@@ -388,15 +392,13 @@ impl VirtioDevice for Net {
                 self.received.forget();
                 0
             }),
-            Role::Send if !self.is_used() => {
-                self.shared.counters.lost();
-                0
-            }
             Role::Send => {
                 // Whatever becomes of it: a frame that is refused has cost as much.
                 let bytes = length(&request.readable).min(FRAME_MAX as u64);
                 self.shared.limited(|limits| limits.sent.pay(bytes));
-                if let Err(error) = self.send(memory, request) {
+                if !self.is_used() {
+                    self.shared.counters.lost();
+                } else if let Err(error) = self.send(memory, request) {
                     self.complain(&error);
                 }
                 0

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::complaints::Complaints;
 use crate::devices::bus::lock;
 
 /// The host's end of a pair of queues, which a driver may use or not.
@@ -22,13 +23,22 @@ pub(super) struct Pairs {
     /// What was asked for last: who did, and how many.
     asked: AtomicU64,
     /// The ends of all but the first; of those there is none that the host knows nothing of.
-    others: Mutex<Vec<Option<Box<dyn Switch>>>>,
+    others: Mutex<Others>,
+}
+
+#[derive(Debug)]
+struct Others {
+    ends: Vec<Option<Box<dyn Switch>>>,
+    /// What the host has refused, until it does something else: a driver that begins again and again costs it nothing.
+    refused: Option<u16>,
+    complaints: Complaints,
 }
 
 impl Pairs {
     /// A first one, and `others`, which are used now.
     pub(super) fn new(others: Vec<Option<Box<dyn Switch>>>) -> Self {
         let most = u16::try_from(others.len() + 1).unwrap_or(u16::MAX);
+        let others = Others { ends: others, refused: None, complaints: Complaints::default() };
         Self { most, asked: AtomicU64::new(packed(0, 1)), others: Mutex::new(others) }
     }
 
@@ -44,24 +54,44 @@ impl Pairs {
         if asked == packed(driver, pairs) { pairs } else { 1 }
     }
 
-    /// `driver` uses so many. If the host does not let it, all is as before.
-    pub(super) fn use_so_many(&self, driver: u32, pairs: u16) -> io::Result<()> {
+    /// `driver` uses so many. If the host does not let it, which is said now and then, all is as before. Whether it does.
+    pub(super) fn use_so_many(&self, driver: u32, pairs: u16) -> bool {
         let mut others = lock(&self.others);
         let before = self.used(driver);
         // First: a frame that comes as soon as it can is looked at, and none is asked for that cannot come.
         self.asked.store(packed(driver, pairs), Ordering::SeqCst);
-        switch(&mut others, pairs).inspect_err(|_| {
+        let done = others.switch(pairs);
+        if !done {
             self.asked.store(packed(driver, before), Ordering::SeqCst);
-            let _ = switch(&mut others, before);
-        })
+            others.switch(before);
+        }
+        done
     }
 
-    /// `driver` is there now.
-    pub(super) fn follow(&self, driver: u32) {
+    /// A driver is there now; `driver` says which, if asked under the lock: there may be another one by then.
+    pub(super) fn follow(&self, driver: impl FnOnce() -> u32) {
         let mut others = lock(&self.others);
-        if let Err(error) = switch(&mut others, self.used(driver)) {
-            tracing::warn!(%error, "the host keeps a pair of queues that is not used");
+        others.switch(self.used(driver()));
+    }
+}
+
+impl Others {
+    /// The first `pairs` are used, and no others, as far as the host lets them. Whether it has done that.
+    fn switch(&mut self, pairs: u16) -> bool {
+        if self.refused == Some(pairs) {
+            return false;
         }
+        let result = switch(&mut self.ends, pairs);
+        match &result {
+            Ok(()) => self.refused = None,
+            Err(error) => {
+                self.refused = Some(pairs);
+                if let Some(count) = self.complaints.count() {
+                    tracing::warn!(%error, pairs, count, "the host refuses a number of pairs of queues");
+                }
+            }
+        }
+        result.is_ok()
     }
 }
 
@@ -115,25 +145,28 @@ mod tests {
     #[test]
     fn each_driver_begins_with_one() {
         let (pairs, ends) = pairs(3);
-        pairs.follow(1);
+        pairs.follow(|| 1);
         assert_eq!((pairs.used(1), used(&ends)), (1, vec![false; 3]));
-        pairs.use_so_many(1, 3).unwrap();
+        assert!(pairs.use_so_many(1, 3));
         assert_eq!((pairs.used(1), used(&ends)), (3, vec![true, true, false]));
         // One lane is late: what the driver has said by then stays.
-        pairs.follow(1);
+        pairs.follow(|| 1);
         assert_eq!(used(&ends), [true, true, false]);
-        pairs.follow(2);
+        pairs.follow(|| 2);
         assert_eq!((pairs.used(2), used(&ends)), (1, vec![false; 3]));
-        pairs.use_so_many(2, 4).unwrap();
+        assert!(pairs.use_so_many(2, 4));
         assert_eq!((pairs.used(2), pairs.used(1), used(&ends)), (4, 1, vec![true; 3]));
     }
 
     #[test]
     fn what_the_host_refuses_changes_nothing() {
         let (pairs, ends) = pairs(3);
-        pairs.use_so_many(1, 2).unwrap();
+        assert!(pairs.use_so_many(1, 2));
         lock(&ends[2]).1 = false;
-        assert_eq!(pairs.use_so_many(1, 4).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(!pairs.use_so_many(1, 4));
         assert_eq!((pairs.used(1), used(&ends)), (2, vec![true, false, false]));
+        // Nor is it asked again, until something else was possible.
+        lock(&ends[2]).1 = true;
+        assert!(pairs.use_so_many(1, 3) && pairs.use_so_many(1, 4));
     }
 }

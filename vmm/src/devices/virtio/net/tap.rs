@@ -92,8 +92,15 @@ impl State {
         self.is_off.load(Ordering::SeqCst)
     }
 
+    /// What was off may come up as it is looked at, by somebody else who then sees that nobody has said so: hence twice.
     fn look(&self) {
-        self.is_off.store(is_off(&self.first), Ordering::SeqCst);
+        for _ in 0..2 {
+            let off = is_off(&self.first);
+            self.is_off.store(off, Ordering::SeqCst);
+            if !off {
+                return;
+            }
+        }
     }
 }
 
@@ -128,6 +135,10 @@ impl Tap {
             check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
             opened.push((file, name_of(&request)));
         }
+        // One with several queues the host lets anybody have a part of.
+        if opened.first().is_some_and(|(_, name)| queues > 1 && queues_in_use(name) > opened.len()) {
+            return Err(ErrorKind::ResourceBusy.into());
+        }
         Self::all(opened)
     }
 
@@ -137,7 +148,7 @@ impl Tap {
         let mut opened: Vec<(File, String)> = Vec::new();
         for file in files {
             let (name, flags) = identify(&file)?;
-            if flags & FLAGS != FLAGS {
+            if flags & FLAGS != FLAGS || !has_bare_frames(&name) {
                 return Err(io::Error::new(ErrorKind::InvalidInput, "has no IFF_TAP, IFF_NO_PI or IFF_VNET_HDR"));
             }
             if flags & wanted != wanted || opened.first().is_some_and(|(_, first)| *first != name) {
@@ -268,15 +279,29 @@ fn never_waits(tap: &File) -> io::Result<()> {
 /// The name and the flags of the tap whose queue `file` is.
 fn identify(file: &File) -> io::Result<(String, c_int)> {
     let mut request = request("")?;
-    let mut ask = || {
-        // SAFETY: TUNGETIFF writes a struct ifreq, which this is.
-        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })
-    };
-    // A guest before this one may have left it out of use: then it does not know what it is.
-    ask().or_else(|error| set_used(file, true).map_err(|_| error).and_then(|()| ask()))?;
+    // SAFETY: TUNGETIFF writes a struct ifreq, which this is.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
     // SAFETY: the kernel has filled in this field; any bits are a number.
     let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    // A guest before this one may have left it out of use.
+    if flags & libc::IFF_DETACH_QUEUE != 0 {
+        set_used(file, true)?;
+    }
     Ok((name_of(&request), flags))
+}
+
+/// Whether frames of the tap have nothing before their header of virtio. TUNGETIFF does not tell: another flag has the same bit there.
+fn has_bare_frames(name: &str) -> bool {
+    let text = fs::read_to_string(format!("/sys/class/net/{name}/tun_flags")).unwrap_or_default();
+    let flags = text.trim().strip_prefix("0x").and_then(|digits| c_int::from_str_radix(digits, 16).ok());
+    // It is in another network namespace.
+    flags.is_none_or(|flags| flags & libc::IFF_NO_PI != 0)
+}
+
+/// How many of its queues the tap has frames for, whoever has opened them; none if it cannot be seen.
+fn queues_in_use(name: &str) -> usize {
+    let entries = fs::read_dir(format!("/sys/class/net/{name}/queues")).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count()
 }
 
 /// Takes the queue `file` of a tap with several into use, or out of it: the host then has frames for the others only, and drops what

@@ -235,7 +235,12 @@ impl Pair {
             }
         } else {
             self.detach_all();
-            place(self, false)?;
+            if let Err(error) = place(self, false) {
+                if self.runs {
+                    self.attach_all().map_err(host)?;
+                }
+                return Err(error);
+            }
         }
         self.used = used;
         Ok(())
@@ -342,7 +347,7 @@ impl VirtioDevice for Vhost {
         // What a driver that knows of one pair has behind it is no queue of frames.
         let several = features & (1 << VIRTIO_NET_F_MQ) != 0;
         self.queues = if several { QUEUES * self.pairs.len() } else { QUEUES };
-        self.number.follow(self.space.driver());
+        self.number.follow(|| self.space.driver());
         if let Some(Err(error)) = self.pairs.first().map(|pair| lock(pair).tap.accept(features)) {
             tracing::info!(%error, name = self.name, "no offloads");
         }
