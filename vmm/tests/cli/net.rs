@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Taps: those that cannot be had, and one that comes and goes with its VM.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::thread;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use flatboot::devices::virtio::net::Link;
 use flatboot::devices::virtio::net::tap::Tap;
+use flatboot::inherited;
 use flatboot::observe::devices::DeviceCounters;
 use libtest_mimic::{Failed, Trial};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
@@ -95,6 +97,16 @@ fn has_several_queues() -> Result<(), Failed> {
     assert_eq!(queues()?, 2);
     last.switch(true)?;
     assert_eq!(queues()?, 3);
+    let second = Tap::open(&name, 2).map_err(|error| error.kind()).err();
+    assert_eq!(second, Some(ErrorKind::ResourceBusy), "half of the frames would be its");
+    // One that a guest has left out of use is the next one's, too.
+    last.switch(false)?;
+    let copies = taps.iter().map(|tap| inherited::duplicate(tap.incoming()).map(File::from));
+    let copies = copies.collect::<Result<Vec<_>, _>>()?;
+    drop((taps, last));
+    assert_eq!(queues()?, 2);
+    let taps = Tap::inherited(copies)?;
+    assert_eq!((taps.len(), queues()?), (3, 3));
     Ok(())
 }
 
