@@ -36,6 +36,7 @@
 //! | `channels=4` | eth0 uses so many queues for each direction, as it is told to | `before_rx`, `before_tx`, `rx`, `tx` |
 //! | `vsock=OUT/IN` | the host's port OUT sent back what it was sent, and got back what it sent to port IN; port OUT + 1 is nobody's | `carried`, `answered` bytes, `nobody`: the error |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
+//! | `driver=NAME` | that driver of the platform bus has a device | `devices`: their names |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
 //! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
@@ -115,6 +116,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "rebind" => net::rebind(),
         "vsock" => vsock::vsock(needed("OUT/IN")?),
         "rng" => devices::rng(),
+        "driver" => devices::driver(needed("NAME")?),
         "identifiers" => identifiers::identifiers(),
         "dentries" => tables::dentries(needed("COUNT")?),
         "inodes" => tables::inodes(),

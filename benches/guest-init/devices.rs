@@ -156,6 +156,15 @@ pub(crate) fn rng() -> Outcome {
     Ok((ok, fields([("current", current.trim().into()), ("bytes", json!(first.len() + second.len()))])))
 }
 
+/// Whether a driver of the platform bus has found what it drives.
+pub(crate) fn driver(name: &str) -> Outcome {
+    let driver = format!("/sys/bus/platform/drivers/{name}");
+    let entries = fs::read_dir(&driver).map_err(|error| format!("{driver}: {error}"))?;
+    let devices = entries.flatten().filter(|entry| entry.path().join("driver").exists());
+    let devices: Vec<_> = devices.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    Ok((!devices.is_empty(), fields([("devices", json!(devices))])))
+}
+
 /// Asks for a line on the console and gives it back.
 pub(crate) fn echo() -> Outcome {
     report::print(&json!({ "check": "echo", "ready": true }));

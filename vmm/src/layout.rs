@@ -51,6 +51,8 @@ pub const VIRTIO_MMIO: Range<u64> = 0xd000_0000..0xd000_e000;
 pub const VIRTIO_MMIO_STRIDE: u64 = PAGE_SIZE;
 /// Power registers where firmware for QEMU's microvm expects its generic event device: sleep control, sleep status, reset.
 pub const FIRMWARE_POWER: Range<u64> = 0xfea0_0200..0xfea0_0203;
+/// A page of memory with the VM generation ID.
+pub const GENERATION: Range<u64> = 0xfea0_1000..0xfea0_2000;
 /// The I/O APIC (in the kernel, or our own).
 pub const IOAPIC: Range<u64> = 0xfec0_0000..0xfec0_1000;
 /// The local APICs (in the kernel).
@@ -92,7 +94,7 @@ pub const GSI_VIRTIO: Range<u32> = 10..24;
 pub const VIRTIO_SLOTS: usize = (GSI_VIRTIO.end - GSI_VIRTIO.start) as usize;
 
 /// Every named range of guest physical address, in address order.
-pub const RANGES: [(&str, Range<u64>); 13] = [
+pub const RANGES: [(&str, Range<u64>); 14] = [
     ("GDT", GDT),
     ("zero page", ZERO_PAGE),
     ("boot page tables", BOOT_PAGE_TABLES),
@@ -101,6 +103,7 @@ pub const RANGES: [(&str, Range<u64>); 13] = [
     ("ACPI tables", ACPI),
     ("virtio-mmio", VIRTIO_MMIO),
     ("firmware's power registers", FIRMWARE_POWER),
+    ("VM generation ID", GENERATION),
     ("I/O APIC", IOAPIC),
     ("local APIC", LAPIC),
     ("KVM identity map", KVM_IDENTITY_MAP),

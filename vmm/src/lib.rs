@@ -17,6 +17,7 @@ pub mod ending;
 pub mod events;
 pub mod field;
 pub mod firmware;
+pub mod generation;
 pub mod inherited;
 pub mod keeper;
 pub mod kernel;

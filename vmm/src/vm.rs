@@ -23,6 +23,7 @@ use crate::cpu::registers;
 use crate::cpu::topology::CpuTopology;
 use crate::devices::ioapic::{self, Message, PINS};
 use crate::field::Field;
+use crate::generation::{self, GenerationError};
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
 use crate::numa::Nodes;
@@ -95,6 +96,9 @@ pub enum VmError {
         /// Why.
         source: io::Error,
     },
+    /// There is no VM generation ID.
+    #[error(transparent)]
+    Generation(#[from] GenerationError),
     /// The CPUID table is larger than KVM takes.
     #[error("KVM: CPUID table too large")]
     Cpuid(#[source] vmm_sys_util::fam::Error),
@@ -153,6 +157,7 @@ pub struct Vm {
     basis: Basis,
     /// What firmware runs from, if the boot CPU starts there.
     flash: Option<GuestMemory>,
+    _generation: GuestMemory,
     memory: GuestMemory,
 }
 
@@ -184,6 +189,8 @@ impl Vm {
         fd.set_identity_map_address(layout::KVM_IDENTITY_MAP.start).map_err(ioctl("KVM_SET_IDENTITY_MAP_ADDR"))?;
         fd.set_tss_address(index(layout::KVM_TSS.start)).map_err(ioctl("KVM_SET_TSS_ADDR"))?;
         set_memory(&fd, memory)?;
+        let generation = generation::page()?;
+        set_slots(&fd, low32(memory.num_regions() as u64), &generation, 0)?;
         if cpus.needs_wide_ids() {
             enable_wide_ids(&fd, cpus)?;
         } else {
@@ -197,6 +204,7 @@ impl Vm {
             cpuid,
             basis: Basis { cpus, shared_caches, nested, tsc_deadline, tsc_khz: None },
             flash: None,
+            _generation: generation,
             memory: memory.clone(),
         })
     }
@@ -206,10 +214,8 @@ impl Vm {
         if !kvm.check_extension(Cap::ReadonlyMem) {
             return Err(VmError::Lacks("KVM_CAP_READONLY_MEM"));
         }
-        let first = low32(memory.num_regions() as u64);
-        for (slot, region) in (first..).zip(flash.iter()) {
-            set_slot(&self.fd, slot, region, KVM_MEM_READONLY)?;
-        }
+        // Behind RAM and the VM generation ID.
+        set_slots(&self.fd, low32(memory.num_regions() as u64) + 1, &flash, KVM_MEM_READONLY)?;
         self.flash = Some(flash);
         Ok(())
     }
@@ -340,7 +346,12 @@ pub fn create(kvm: &Kvm) -> Result<VmFd, kvm_ioctls::Error> {
 
 /// Gives each region of `memory` to `fd` as a slot of its own.
 pub fn set_memory(fd: &VmFd, memory: &GuestMemory) -> Result<(), VmError> {
-    (0u32..).zip(memory.iter()).try_for_each(|(slot, region)| set_slot(fd, slot, region, 0))
+    set_slots(fd, 0, memory, 0)
+}
+
+/// The same as slots from `first` on.
+fn set_slots(fd: &VmFd, first: u32, memory: &GuestMemory, flags: u32) -> Result<(), VmError> {
+    (first..).zip(memory.iter()).try_for_each(|(slot, region)| set_slot(fd, slot, region, flags))
 }
 
 /// Gives `region` to `fd` as a slot that is not in use yet.
@@ -354,6 +365,7 @@ fn set_slot(fd: &VmFd, slot: u32, region: &Region, flags: u32) -> Result<(), VmE
     };
     // SAFETY: the region's mapping is `len` bytes long and outlives the VM: whoever has a descriptor of the VM or of a vCPU
     // (`Vm`, a thread of `vcpu`, `probe`) has the memory, too, and drops it behind that descriptor. Slots do not overlap: the
-    // regions of a `GuestMemory` do not, and RAM ends below `layout::FLASH` or begins above it; KVM itself refuses slots that do.
+    // regions of a `GuestMemory` do not, and RAM ends below `layout::GENERATION` or begins above `layout::FLASH`; KVM itself refuses
+    // slots that do.
     unsafe { fd.set_user_memory_region(description) }.map_err(ioctl("KVM_SET_USER_MEMORY_REGION"))
 }

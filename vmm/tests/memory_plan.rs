@@ -366,6 +366,7 @@ START            END                     SIZE  WHAT
 0x0000000100000  0x0000020000000      511 MiB    RAM, region 0
 0x00000d0000000  0x00000d000e000       56 KiB  virtio-mmio
 0x00000fea00200  0x00000fea00203          3 B  firmware's power registers
+0x00000fea01000  0x00000fea02000        4 KiB  VM generation ID
 0x00000fec00000  0x00000fec01000        4 KiB  I/O APIC
 0x00000fee00000  0x00000fee01000        4 KiB  local APIC
 0x00000feffc000  0x00000feffd000        4 KiB  KVM identity map

@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("devices::disk_with_several_queues", queues),
     ("devices::readonly_disk_stays_as_it_is", readonly),
     ("devices::most_disks", most_disks),
+    ("devices::generation", |lab| lab.passes(&lab.guest().checks("driver=vmgenid,calm")).map(drop)),
     ("devices::entropy", |lab| lab.passes(&lab.guest().checks("rng")).map(drop)),
     ("devices::ip_identifiers", |lab| lab.passes(&lab.guest().checks("identifiers")).map(drop)),
     ("devices::serial_to_a_file", serial_file),

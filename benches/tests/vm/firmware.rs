@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("firmware::memory_256G_regions_as_in_a_direct_boot", |lab| same_regions(lab, "256G", "holes=0")),
     ("firmware::timeline_has_its_phases_in_order", timeline),
     ("firmware::without_a_plan_regions_follow_from_the_memory_map", without_a_plan),
+    ("firmware::generation", |lab| lab.passes(&guest(lab)?.checks("driver=vmgenid,calm")).map(drop)),
     ("firmware::a_malformed_plan_is_refused", malformed_plans),
     ("firmware::nothing_to_boot", nothing_to_boot),
     ("firmware::a_disk_without_a_loader", no_loader),

@@ -57,7 +57,7 @@ fn serves(lab: &Lab, seconds: u32) -> Result<(), Failed> {
 set -e
 PATH=$PATH:/usr/sbin:/sbin
 cd "$(mktemp -d -p /dev/shm)"
-trap 'kill $waits $flood $vmm 2>/dev/null; ip link delete {TAP} 2>/dev/null; rm -rf "$PWD"' EXIT
+trap 'kill $waits $flood $vmm 2>/dev/null || :; ip link delete {TAP} 2>/dev/null || :; rm -rf "$PWD"' EXIT
 failed() {{ echo "$1" >&2; tail -n 20 console stderr >&2; exit 98; }}
 ip tuntap add dev {TAP} mode tap; ip address add {HOST}/24 dev {TAP}; ip link set {TAP} up
 mkfifo keys; : >console

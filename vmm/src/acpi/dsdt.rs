@@ -28,6 +28,7 @@ pub(super) fn build(machine: &Machine<'_>) -> Sdt {
     }
     pvpanic(&mut aml);
     power_button(&mut aml);
+    generation(&mut aml);
     let five = power::SLEEP_TYPE_S5;
     Name::new("_S5_".into(), &Package::new(vec![&five, &five, &ZERO, &ZERO])).to_aml_bytes(&mut aml);
     let mut table = Sdt::new(*b"DSDT", HEADER, 6, OEM_ID, OEM_TABLE_ID, OEM_REVISION);
@@ -92,6 +93,26 @@ fn pvpanic(aml: &mut Vec<u8>) {
             vec![
                 &Name::new("_HID".into(), &"QEMU0001"),
                 &Name::new("_CRS".into(), &ResourceTemplate::new(vec![&IO::new(port, port, 0, 1)])),
+            ],
+        ),
+        aml,
+    );
+}
+
+/// The VM generation ID; its address is two numbers of 32 bits.
+fn generation(aml: &mut Vec<u8>) {
+    const NAME: &str = "VM_Gen_Counter";
+    let address = layout::GENERATION.start;
+    let (low, high) = (low32(address), low32(address >> 32));
+    in_system_bus(
+        &Device::new(
+            "VGEN".into(),
+            vec![
+                // Of no vendor that has one registered: the compatible name is what drivers look for.
+                &Name::new("_HID".into(), &"FLTB0001"),
+                &Name::new("_CID".into(), &NAME),
+                &Name::new("_DDN".into(), &NAME),
+                &Name::new("ADDR".into(), &Package::new(vec![&low, &high])),
             ],
         ),
         aml,
