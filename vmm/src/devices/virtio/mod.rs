@@ -27,6 +27,7 @@ pub mod rng;
 #[cfg(test)]
 mod tests;
 pub mod transport;
+pub mod vectors;
 pub mod vsock;
 mod worker;
 

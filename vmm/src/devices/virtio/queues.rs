@@ -213,6 +213,7 @@ impl Queues {
                 Taken::Request(head) => {
                     turn.bytes += request.bytes();
                     let Some(written) = device.begin(Token { queue: index, head }, &self.memory, request) else {
+                        turn.done += 1;
                         continue;
                     };
                     turn.held.push((head, written));
@@ -221,7 +222,7 @@ impl Queues {
                     }
                 }
                 // An available index that the driver turns back while we look could keep us here: that counts too.
-                Taken::Again => {}
+                Taken::Again => turn.done += 1,
                 Taken::Untold => break Next::After(Duration::ZERO),
                 Taken::Nothing => break Next::WhenNotified,
             }
@@ -229,8 +230,8 @@ impl Queues {
         if !turn.held.is_empty() {
             device.put_back(self.put_back(index, turn.held.len()));
         }
-        if turn.done {
-            self.announce(index, turn.many);
+        if turn.announce {
+            self.announce(index);
         }
         // What is over at once may have been what the device had no room for more of.
         if self.reap(device) && full {
@@ -244,18 +245,19 @@ impl Queues {
 
     /// Gives back what `device` has begun and is over by now. Whether there was anything.
     fn reap(&self, device: &mut dyn VirtioDevice) -> bool {
-        let mut last = None;
+        let (mut any, mut wanted) = (false, None);
         while let Some((Token { queue: index, head }, written)) = device.over(&self.memory) {
-            if let Some(other) = last.filter(|last| *last != index) {
-                self.announce(other, false);
+            any = true;
+            if self.land(index, 1, |queue| give(queue, &self.memory, &[(head, written)])) == Some(true)
+                && let Some(other) = wanted.replace(index).filter(|other| *other != index)
+            {
+                self.announce(other);
             }
-            self.land(index, 1, |queue| queue.add_used(&self.memory, head, written));
-            last = Some(index);
         }
-        if let Some(index) = last {
-            self.announce(index, false);
+        if let Some(index) = wanted {
+            self.announce(index);
         }
-        last.is_some()
+        any
     }
 
     /// Waits until nothing that `device` has begun is in flight.
@@ -381,10 +383,18 @@ impl Queues {
 
     /// The requests that `turn` has held are done, all at once. If the driver has taken the queue back meanwhile, nobody is told.
     fn give(&self, index: usize, turn: &mut Turn) {
-        self.land(index, turn.held.len(), |queue| give(queue, &self.memory, &turn.held));
-        turn.done = true;
-        turn.many |= turn.held.len() > 1;
+        let asked = self.land(index, turn.held.len(), |queue| give(queue, &self.memory, &turn.held));
+        turn.announce |= asked.unwrap_or(false);
+        turn.done += 1;
         turn.held.clear();
+    }
+
+    /// Interrupts the driver, unless it has taken queue `index` back.
+    fn announce(&self, index: usize) {
+        self.with(index, |_, _| {
+            self.interrupt.used();
+            Ok(())
+        });
     }
 
     /// The last `count` requests of queue `index` are not done, and will be taken again. Whether there cannot be more of them.
@@ -394,16 +404,6 @@ impl Queues {
             Ok(count >= usize::from(queue.size()))
         });
         full.unwrap_or(false)
-    }
-
-    /// Interrupts the driver, if it wants to know what is done, or if there is no telling.
-    fn announce(&self, index: usize, anyway: bool) {
-        self.with(index, |queue, _| {
-            if queue.needs_notification(&self.memory)? || anyway {
-                self.interrupt.used();
-            }
-            Ok(())
-        });
     }
 
     /// The last of `count` requests of queue `index` has left guest memory alone. What is to be done with that queue then, if it
@@ -470,27 +470,28 @@ impl State {
 #[derive(Default)]
 struct Turn {
     looks: u32,
+    /// Requests that it has begun, those that are held together counted as one.
+    done: u32,
     bytes: u64,
     /// Requests that are done, which the driver has not been told: first descriptor and bytes written.
     held: Vec<(u16, u32)>,
-    /// The driver has been told of some,
-    done: bool,
-    /// and of more than one at once: the crate virtio-queue does not know how many those were, and whether to interrupt.
-    many: bool,
+    /// The driver wants to be interrupted for some of those that it has been told.
+    announce: bool,
 }
 
 impl Turn {
     /// Whether it is somebody else's. What is held together is not cut: a queue has only so many requests for it.
     fn is_over(&self) -> bool {
-        self.held.is_empty() && (self.looks >= REQUESTS_PER_TURN || self.bytes >= BYTES_PER_TURN)
+        self.held.is_empty() && (self.done >= REQUESTS_PER_TURN || self.bytes >= BYTES_PER_TURN)
             || self.looks > LOOKS_PER_TURN
     }
 }
 
-/// Puts `done` into the used ring, where the driver sees all of it or nothing.
-fn give(queue: &mut Queue, memory: &GuestMemory, done: &[(u16, u32)]) -> Result<(), virtio_queue::Error> {
-    let Some((&(last, written), others)) = done.split_last() else { return Ok(()) };
-    let mut position = queue.next_used();
+/// Puts `done` into the used ring, where the driver sees all of it or nothing. Whether it wants an interrupt for that.
+fn give(queue: &mut Queue, memory: &GuestMemory, done: &[(u16, u32)]) -> Result<bool, virtio_queue::Error> {
+    let Some((&(last, written), others)) = done.split_last() else { return Ok(false) };
+    let before = queue.next_used();
+    let mut position = before;
     for &(head, written) in others {
         // `struct virtq_used` begins with flags and index; elements are head and length (virtio 1.2, section 2.7.8).
         let offset = 4 + 8 * u64::from(position % queue.size());
@@ -501,7 +502,22 @@ fn give(queue: &mut Queue, memory: &GuestMemory, done: &[(u16, u32)]) -> Result<
     }
     queue.set_next_used(position);
     // Which writes the index, behind all elements.
-    queue.add_used(memory, last, written)
+    queue.add_used(memory, last, written)?;
+    let last_is_wanted = queue.needs_notification(memory)?;
+    if last_is_wanted || others.is_empty() {
+        return Ok(last_is_wanted);
+    }
+    // The crate has counted the last one alone. `used_event` is behind flags, index and elements of the available ring.
+    let offset = 4 + 2 * u64::from(queue.size());
+    let address = queue.avail_ring().checked_add(offset).ok_or(virtio_queue::Error::AddressOverflow)?;
+    let used_event = u16::from_le(memory.read_obj(GuestAddress(address)).map_err(virtio_queue::Error::GuestMemory)?);
+    Ok(is_wanted(used_event, before, queue.next_used()))
+}
+
+/// Whether a driver that wants to hear of the element `event` hears of it, once those from `old` up to `new` are used: what
+/// virtio 1.2, section 2.7.7.1 asks for, and Linux's `vring_need_event()`.
+const fn is_wanted(event: u16, old: u16, new: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }
 
 /// When a queue is to have its next turn.
@@ -523,4 +539,24 @@ enum Taken {
     Untold,
     /// None, or no queue.
     Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_hears_of_the_element_that_it_waits_for() {
+        for (event, old, new, expected) in [
+            (5, 3, 6, true),
+            (5, 3, 5, false),
+            (5, 5, 6, true),
+            (5, 6, 9, false),
+            (2, 3, 6, false),
+            (u16::MAX, 65_530, 2, true),
+            (3, 65_530, 2, false),
+        ] {
+            assert_eq!(is_wanted(event, old, new), expected, "{event}: {old} to {new}");
+        }
+    }
 }

@@ -9,8 +9,8 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use vm_memory::GuestMemoryError;
 
 use super::SECTOR_SIZE;
-use super::vectors::Direction;
 use crate::bits::low32;
+use crate::devices::virtio::vectors::Direction;
 use crate::devices::virtio::{Segment, gather, length, scatter};
 use crate::memory::GuestMemory;
 

@@ -17,9 +17,9 @@ use virtio_bindings::virtio_blk::{
 use super::direct::Alignment;
 use super::erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, ZEROES_SECTORS_MAX};
 use super::error::{BlockError, RequestError};
-use super::vectors::Direction;
 use super::{SECTOR_SIZE, low32};
 use crate::devices::virtio::limit::Limiter;
+use crate::devices::virtio::vectors::Direction;
 use crate::devices::virtio::{ConfigSpace, ResizeError};
 use crate::observe::devices::DiskCounters;
 

@@ -7,7 +7,6 @@ mod erase;
 mod error;
 mod ring;
 mod sector;
-mod vectors;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -22,6 +21,7 @@ use virtio_bindings::virtio_blk::{
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{Bytes, GuestAddress};
 
+use super::vectors::{Direction, Vectors};
 use super::{
     ConfigSpace, Lane, Ready, Request, ResizeError, Segment, Source, Token, VirtioDevice, cut, gather, length, scatter,
 };
@@ -35,7 +35,6 @@ use disk::{Disk, ID_SIZE, TRANSFER_MAX};
 use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
 use error::RequestError;
 use ring::{NO_ROOM, Operation, Ring};
-use vectors::{Direction, Vectors};
 
 pub use direct::Alignment;
 pub use disk::Settings;

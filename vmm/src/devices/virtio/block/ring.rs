@@ -17,7 +17,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fixed, FsyncFlags};
 use io_uring::{IoUring, cqueue};
 
-use super::vectors::{Direction, Vectors};
+use crate::devices::virtio::vectors::{Direction, Vectors};
 
 /// How long a kernel that has no room for more is left alone.
 pub(super) const NO_ROOM: Duration = Duration::from_millis(10);

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::pairs::Switch;
+use crate::devices::virtio::vectors::Vectors;
 
 /// Where a guest's frames go, and where those for it come from.
 ///
@@ -48,4 +49,14 @@ pub trait Link: fmt::Debug + Send {
 
     /// Sends a frame, which begins with its header. One that is none is [`InvalidInput`](io::ErrorKind::InvalidInput).
     fn send(&mut self, frame: &[u8]) -> io::Result<()>;
+
+    /// Whether a frame can be sent from where it lies in guest memory, with a header that the guest has written.
+    fn sends_pieces(&self) -> bool {
+        false
+    }
+
+    /// Sends one from there, if it can be.
+    fn send_pieces(&mut self, _frame: &Vectors) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }

@@ -27,6 +27,7 @@ use virtio_bindings::virtio_net::{VIRTIO_NET_F_CTRL_VQ, VIRTIO_NET_F_MQ, VIRTIO_
 use vm_memory::Bytes;
 
 use super::limit::BothWays;
+use super::vectors::{Direction, Vectors};
 use super::{ConfigSpace, Lane, Ready, Request, Segment, Source, VirtioDevice, cut, gather, length, scatter};
 use crate::complaints::Complaints;
 use crate::devices::bus::lock;
@@ -267,13 +268,14 @@ impl Net {
         if !request.is_well_formed() || bytes <= HEADER_SIZE || bytes > FRAME_MAX {
             return Err(FrameError::Malformed);
         }
-        self.sent.resize(bytes, 0);
-        gather(memory, &request.readable, 0, &mut self.sent)?;
-        // What the driver says of its own buffers is nobody's business.
-        if let Some(number) = self.sent.get_mut(10..12) {
-            number.fill(0);
-        }
-        self.link.send(&self.sent).map_err(|error| match error.kind() {
+        let sent = if self.link.sends_pieces() {
+            self.link.send_pieces(&Vectors::new(memory, &request.readable, Direction::Write)?)
+        } else {
+            self.sent.resize(bytes, 0);
+            gather(memory, &request.readable, 0, &mut self.sent)?;
+            self.link.send(&self.sent)
+        };
+        sent.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => FrameError::Malformed,
             _ => FrameError::Host(error),
         })?;

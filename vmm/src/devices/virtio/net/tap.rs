@@ -28,6 +28,7 @@ use super::link::Link;
 use super::mac::Mac;
 use super::pairs::Switch;
 use super::statistics::TapStatistics;
+use crate::devices::virtio::vectors::Vectors;
 
 const DEVICE: &str = "/dev/net/tun";
 /// Frames, each behind a virtio header, and nothing else.
@@ -361,6 +362,15 @@ impl Link for Tap {
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let result = self.file.write(frame);
         self.look_after(result).map(drop)
+    }
+
+    fn sends_pieces(&self) -> bool {
+        true
+    }
+
+    fn send_pieces(&mut self, frame: &Vectors) -> io::Result<()> {
+        let result = frame.write(&self.file);
+        self.look_after(result)
     }
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Guest memory as the kernel takes it for a transfer: many pieces in one call, at a place in the file that the call names.
-#![expect(unsafe_code, reason = "preadv and pwritev on memory that a guest may change meanwhile have no safe wrapper")]
+//! Guest memory as the kernel takes it for a transfer: many pieces in one call.
+#![expect(
+    unsafe_code,
+    reason = "preadv, pwritev and writev on memory that a guest may change meanwhile have no safe wrapper"
+)]
 
 use std::fs::File;
 use std::io;
@@ -17,13 +20,15 @@ const PIECES_MAX: usize = 1024;
 
 /// Which way bytes go, seen from the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
+    /// Into guest memory.
     Read,
+    /// Out of it.
     Write,
 }
 
 /// Pieces of guest memory, in the order of the file's bytes, and how far a transfer is.
-pub(super) struct Vectors {
+pub struct Vectors {
     pieces: Vec<iovec>,
     /// The first that is not done.
     next: usize,
@@ -44,11 +49,7 @@ impl std::fmt::Debug for Vectors {
 
 impl Vectors {
     /// The memory of `segments`, all of which must be there.
-    pub(super) fn new(
-        memory: &GuestMemory,
-        segments: &[Segment],
-        direction: Direction,
-    ) -> Result<Self, GuestMemoryError> {
+    pub fn new(memory: &GuestMemory, segments: &[Segment], direction: Direction) -> Result<Self, GuestMemoryError> {
         let access = match direction {
             Direction::Read => Permissions::Write,
             Direction::Write => Permissions::Read,
@@ -66,29 +67,33 @@ impl Vectors {
     }
 
     /// Bytes of host memory that the list takes.
-    pub(super) const fn held(&self) -> usize {
+    #[must_use]
+    pub const fn held(&self) -> usize {
         self.pieces.capacity() * size_of::<iovec>()
     }
 
     /// Bytes that are not done.
-    pub(super) const fn left(&self) -> u64 {
+    #[must_use]
+    pub const fn left(&self) -> u64 {
         self.left
     }
 
     /// Whether each piece begins and ends at a multiple of `alignment`, a power of two.
-    pub(super) fn are_aligned(&self, alignment: u32) -> bool {
+    #[must_use]
+    pub fn are_aligned(&self, alignment: u32) -> bool {
         let mask = alignment as usize - 1;
         self.pieces.iter().all(|piece| (piece.iov_base.addr() | piece.iov_len) & mask == 0)
     }
 
     /// What the next call is to be given: where it lies and how many pieces it has. It stays there until [`done`](Self::done).
-    pub(super) fn rest(&self) -> (*const iovec, u32) {
+    #[must_use]
+    pub fn rest(&self) -> (*const iovec, u32) {
         let rest = self.pieces.get(self.next..).unwrap_or_default();
         (rest.as_ptr(), u32::try_from(rest.len().min(PIECES_MAX)).unwrap_or(0))
     }
 
     /// So many `bytes` are done. None means that the file has come to its end.
-    pub(super) fn done(&mut self, bytes: usize) -> io::Result<()> {
+    pub fn done(&mut self, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -107,8 +112,19 @@ impl Vectors {
         Ok(())
     }
 
+    /// Writes all of it to `file` by one call, as one message: how much the file takes of it is its business.
+    pub fn write(&self, file: &File) -> io::Result<()> {
+        if self.pieces.len() > PIECES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (pieces, count) = self.rest();
+        // SAFETY: the pieces are guest memory that is mapped, which everybody takes for memory that changes at any time.
+        let written = unsafe { libc::writev(file.as_raw_fd(), pieces, i32::try_from(count).unwrap_or(0)) };
+        if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     /// Moves all that is left from or to `offset` of `file`, and waits for it.
-    pub(super) fn transfer(&mut self, file: &File, direction: Direction, offset: u64) -> io::Result<()> {
+    pub fn transfer(&mut self, file: &File, direction: Direction, offset: u64) -> io::Result<()> {
         let end = offset + self.left;
         while self.left > 0 {
             let (pieces, count) = self.rest();
