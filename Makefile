@@ -50,7 +50,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service work
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service work packages
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -109,6 +109,10 @@ kernel-cloud: ## Debian's own kernel for clouds with the series, as .deb package
 userland: ## the Debian disk with programs that keep a VM at work (fio, iperf3, nginx and others); prints its path
 	@benches/packages.sh rootfs
 	@benches/userland/debian.sh --work
+
+packages: ## Debian packages of flatboot, flatboot-bench and the firmware in target/packages; KERNEL=cloud: its kernel's, too
+	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
+	@vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$(guest-kernel/cloud.sh)")
 
 firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
 	@benches/packages.sh firmware

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | net | browser | stress | work | check | fuzz
+# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | net | browser | stress | work | packages | check | fuzz
 set -euo pipefail
 
 packages_of() {
@@ -16,11 +16,12 @@ packages_of() {
 	net) echo passt openssh-client ;;
 	browser) echo chromium ;;
 	stress) echo stress-ng ;;
+	packages) echo dpkg-dev debhelper lintian ;;
 	work) echo debootstrap e2fsprogs iproute2 iperf3 ;;
 	check) echo shellcheck ;;
 	fuzz) echo g++ ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, net, browser, stress, work, check or fuzz" >&2
+		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, net, browser, stress, work, packages, check or fuzz" >&2
 		return 2
 		;;
 	esac

@@ -57,11 +57,12 @@ fn own_directory() -> Result<PathBuf, ArtifactError> {
     Ok(directory.to_path_buf())
 }
 
-/// The path of one of this package's own binaries, which cargo puts beside each other.
+/// The path of one of this package's own binaries, which cargo puts beside each other; an installed one has those that nobody
+/// calls by name in a folder of their own.
 pub fn own_binary(name: &'static str) -> Result<PathBuf, ArtifactError> {
     let beside = own_directory()?;
-    let path = beside.join(name);
-    if path.is_file() { Ok(path) } else { Err(ArtifactError::Binary { name, beside }) }
+    let paths = [beside.join(name), beside.join("../lib/flatboot").join(name)];
+    paths.into_iter().find(|path| path.is_file()).ok_or(ArtifactError::Binary { name, beside })
 }
 
 /// The flatboot binary: `given`, else `FLATBOOT`, else beside this program, else the tree's release and debug builds.

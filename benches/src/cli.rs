@@ -76,6 +76,12 @@ pub(crate) enum Verb {
     Attend(AttendArgs),
     /// Draw results files as one HTML page that needs nothing else
     Report(ReportArgs),
+    /// Write manual pages and completions for shells (for packages)
+    #[command(hide = true)]
+    Manuals {
+        /// Directory to write them to
+        out: PathBuf,
+    },
     /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
     Initramfs {
         /// File to write

@@ -13,7 +13,7 @@ use flatboot_bench::initramfs;
 
 use cli::{Cli, HostVerb, Verb};
 use failure::print_chain;
-use verbs::{boot, host, results, soak, spec, sweep};
+use verbs::{boot, host, manuals, results, soak, spec, sweep};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Verb::Soak(args) => return soak::run(&args),
         Verb::Attend(args) => return soak::attend(&args),
         Verb::Report(args) => return results::report(&args),
+        Verb::Manuals { out } => return manuals::manuals(&out),
         Verb::Initramfs { out } => {
             return match initramfs::write_guest(&out) {
                 Ok(()) => ExitCode::SUCCESS,

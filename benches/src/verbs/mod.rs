@@ -4,6 +4,7 @@
 pub(crate) mod boot;
 mod helper;
 pub(crate) mod host;
+pub(crate) mod manuals;
 pub(crate) mod results;
 pub(crate) mod soak;
 pub(crate) mod spec;
