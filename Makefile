@@ -50,7 +50,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service work packages
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service work packages packages-test
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -113,6 +113,11 @@ userland: ## the Debian disk with programs that keep a VM at work (fio, iperf3, 
 packages: ## Debian packages of flatboot, flatboot-bench and the firmware in target/packages; KERNEL=cloud: its kernel's, too
 	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
 	@vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$(guest-kernel/cloud.sh)")
+
+packages-test: build packages ## lintian on them; then they are installed in a clean Debian 12, where a VM runs
+	lintian --fail-on error,warning target/packages/flatboot*.deb
+	@benches/packages.sh kernel rootfs
+	FLATBOOT_PACKAGES='$(CURDIR)/target/packages' cargo test --quiet --release -p flatboot-bench --test vm -- packages::
 
 firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
 	@benches/packages.sh firmware

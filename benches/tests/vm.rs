@@ -16,6 +16,7 @@ mod vm {
     pub(crate) mod memmap;
     pub(crate) mod net;
     pub(crate) mod numa;
+    pub(crate) mod packages;
     pub(crate) mod power;
     pub(crate) mod service;
     pub(crate) mod sweep;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());
     trials.extend(vm::service::trials());
+    trials.extend(vm::packages::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     Lab::close();
     conclusion.exit_code()
