@@ -30,10 +30,8 @@ fn installed(lab: &Lab, packages: &Path) -> Result<(), Failed> {
     let (disk, _) = artifact::debian_disk()?;
     let root = lab.path("debian");
     fs::create_dir(&root)?;
-    let dumped = Command::new("/usr/sbin/debugfs")
-        .args(["-R", &format!("rdump / {}", root.display())])
-        .arg(&disk)
-        .output()?;
+    let dumped =
+        Command::new("/usr/sbin/debugfs").args(["-R", &format!("rdump / {}", root.display())]).arg(&disk).output()?;
     require(dumped.status.success() && root.join("usr").exists(), || {
         format!("{}: {}", disk.display(), String::from_utf8_lossy(&dumped.stderr))
     })?;

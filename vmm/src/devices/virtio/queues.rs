@@ -491,16 +491,17 @@ impl Turn {
 fn give(queue: &mut Queue, memory: &GuestMemory, done: &[(u16, u32)]) -> Result<bool, virtio_queue::Error> {
     let Some((&(last, written), others)) = done.split_last() else { return Ok(false) };
     let before = queue.next_used();
-    let mut position = before;
-    for &(head, written) in others {
+    let first = usize::from(before % queue.size());
+    let (to_the_end, from_the_start) = others.split_at(others.len().min(usize::from(queue.size()) - first));
+    for (at, part) in [(first, to_the_end), (0, from_the_start)] {
         // `struct virtq_used` begins with flags and index; elements are head and length (virtio 1.2, section 2.7.8).
-        let offset = 4 + 8 * u64::from(position % queue.size());
-        let address = queue.used_ring().checked_add(offset).ok_or(virtio_queue::Error::AddressOverflow)?;
-        let element = u64::from(head) | u64::from(written) << 32;
-        memory.write_obj(element, GuestAddress(address)).map_err(virtio_queue::Error::GuestMemory)?;
-        position = position.wrapping_add(1);
+        let address = queue.used_ring().checked_add(4 + 8 * at as u64).ok_or(virtio_queue::Error::AddressOverflow)?;
+        let element = |&(head, written): &(u16, u32)| (u64::from(head) | u64::from(written) << 32).to_le_bytes();
+        let elements: Vec<u8> = part.iter().flat_map(element).collect();
+        memory.write_slice(&elements, GuestAddress(address)).map_err(virtio_queue::Error::GuestMemory)?;
     }
-    queue.set_next_used(position);
+    // A queue holds fewer requests than there are positions.
+    queue.set_next_used(before.wrapping_add(u16::try_from(others.len()).unwrap_or(0)));
     // Which writes the index, behind all elements.
     queue.add_used(memory, last, written)?;
     let last_is_wanted = queue.needs_notification(memory)?;
