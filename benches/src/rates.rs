@@ -144,6 +144,6 @@ pub(crate) mod tests {
         let groups = groups(&results);
         let rate = &rates(&groups)[0].rates[0];
         assert_eq!((rate.ratio, rate.by_round, rate.n), (None, None, 7));
-        assert_eq!(rate.show(5 << 20), "5.0 MiB/s");
+        assert_eq!(rate.show(5 << 20), "5.00 MiB/s");
     }
 }

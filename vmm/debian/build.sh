@@ -40,13 +40,14 @@ stage() {
 	mv "$stage"/all/*.1 "$stage/manuals/"
 	mv "$stage"/all/* "$stage/completions/"
 	cp "$here/flatboot@.service" "$stage/unit/"
-	cp "$here/README" "$tree"/{CHANGELOG.md,docs/*.md} "$stage/docs/"
+	cp "$here/README" "$tree"/docs/*.md "$stage/docs/"
+	cp "$tree/CHANGELOG.md" "$stage/docs/NEWS"
 	cp "$firmware/FLATBOOT.fd" "$stage/firmware/"
 	(cd "$stage" && ls manuals/flatboot-bench*.1) >"$stage/debian/flatboot-bench.manpages"
 	cat >"$stage/debian/changelog" <<-EOF
 		flatboot ($version) unstable; urgency=medium
 
-		  * CHANGELOG.md has what is new.
+		  * NEWS beside this file says what is new.
 
 		 -- Flatboot maintainers <maintainers@users.noreply.flatboot.example>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 	EOF

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> [Trial; 1] {
     })]
 }
 
-/// The files of the root disk are the lower layer of what is changed; it is entered in the host that has KVM.
+/// A copy of the root disk's files is entered in the host that has KVM.
 fn installed(lab: &Lab, packages: &Path) -> Result<(), Failed> {
     let (disk, _) = artifact::debian_disk()?;
     let root = lab.path("debian");
@@ -38,12 +38,12 @@ fn installed(lab: &Lab, packages: &Path) -> Result<(), Failed> {
     let script = format!(
         r#"
 set -e
-layers=$(mktemp -d -p /dev/shm); mkdir $layers/upper $layers/work $layers/root
-mount -t overlay -o lowerdir='{root}',upperdir=$layers/upper,workdir=$layers/work overlay $layers/root
-for place in dev proc sys; do mount --bind /$place $layers/root/$place; done
-cp '{packages}'/flatboot_*.deb '{packages}'/flatboot-firmware_*.deb '{packages}'/flatboot-bench_*.deb $layers/root/root/
-cp '{kernel}' $layers/root/vmlinuz; cp '{initramfs}' $layers/root/initrd.img
-code=0; chroot $layers/root /bin/sh -e -c '
+place=$(mktemp -d -p /dev/shm); mkdir $place/root
+cp -a '{root}/.' $place/root
+for name in dev proc sys; do mount --bind /$name $place/root/$name; done
+cp '{packages}'/flatboot_*.deb '{packages}'/flatboot-firmware_*.deb '{packages}'/flatboot-bench_*.deb $place/root/root/
+cp '{kernel}' $place/root/vmlinuz; cp '{initramfs}' $place/root/initrd.img
+code=0; chroot $place/root /bin/sh -e -c '
     export DEBIAN_FRONTEND=noninteractive
     find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /root \) -prune -o -print | sort >/root/before
     dpkg -i /root/*.deb >/root/log 2>&1 || {{ cat /root/log; exit 1; }}
@@ -60,7 +60,7 @@ code=0; chroot $layers/root /bin/sh -e -c '
         -o -path /var/cache \) -prune -o -print | sort >/root/after
     comm -13 /root/before /root/after
 ' || code=$?
-umount $layers/root/dev $layers/root/proc $layers/root/sys $layers/root; rm -rf $layers
+umount $place/root/dev $place/root/proc $place/root/sys; rm -rf $place
 exit $code
 "#,
         root = root.display(),
