@@ -39,6 +39,10 @@ stage() {
 	"$programs/flatboot-bench" manuals "$stage/all"
 	mv "$stage"/all/*.1 "$stage/manuals/"
 	mv "$stage"/all/* "$stage/completions/"
+	# What bash looks for is called as the command is.
+	for program in flatboot flatboot-bench; do
+		mv "$stage/completions/$program.bash" "$stage/completions/$program"
+	done
 	cp "$here/flatboot@.service" "$stage/unit/"
 	cp "$here/README" "$tree"/docs/*.md "$stage/docs/"
 	cp "$tree/CHANGELOG.md" "$stage/docs/NEWS"
