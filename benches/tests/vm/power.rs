@@ -21,7 +21,7 @@ fn cuts(lab: &Lab) -> Result<(), Failed> {
 set -e
 PATH=$PATH:/usr/sbin:/sbin
 cd "$(mktemp -d -p /dev/shm)"
-trap 'rm -rf "$PWD"' EXIT
+trap 'kill -KILL $vmm 2>/dev/null || :; rm -rf "$PWD"' EXIT
 lost() {{ echo "cut $cut, disk of $kind: $1" >&2; tail -n 5 console check >&2; exit 98; }}
 truncate -s 64M disk; mke2fs -q -t ext4 disk
 cut=0; safe=0
@@ -36,7 +36,7 @@ while [ $cut -lt {times} ]; do
         sleep 0.1
     done
     sleep "0.$(tr -dc 0-9 </dev/urandom | head -c 3)"
-    kill -KILL $vmm; wait $vmm || :
+    kill -KILL $vmm; wait $vmm || :; vmm=
     # The last line may have been cut short.
     said=$(sed -n 's/.*"written":\([0-9]*\)}}.*/\1/p' console | tail -n 1)
     code=0; e2fsck -p disk >check 2>&1 || code=$?

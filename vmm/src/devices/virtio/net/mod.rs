@@ -177,7 +177,7 @@ impl Net {
     /// What serves pair `pair`.
     fn lane(link: Box<dyn Link>, shared: Arc<Shared>, pair: u16) -> Self {
         let control = Control::new(Arc::clone(&shared.pairs));
-        let (received, sent) = (Received::new(), Vec::with_capacity(FRAME_MAX));
+        let (received, sent) = (Received::new(), Vec::new());
         let (merges, control_at, others) = (false, None, Vec::new());
         Self { link, others, shared, pair, driver: 0, merges, control_at, control, received, sent }
     }

@@ -238,9 +238,7 @@ impl Tap {
     /// Whether it is switched on, as Linux says without being asked on a socket.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        let text = fs::read_to_string(format!("/sys/class/net/{}/flags", self.name)).unwrap_or_default();
-        let flags = text.trim().strip_prefix("0x").and_then(|digits| c_int::from_str_radix(digits, 16).ok());
-        flags.is_some_and(|flags| flags & libc::IFF_UP != 0)
+        said_flags(&self.name, "flags").is_some_and(|flags| flags & libc::IFF_UP != 0)
     }
 
     /// Switches it on.
@@ -293,10 +291,14 @@ fn identify(file: &File) -> io::Result<(String, c_int)> {
 
 /// Whether frames of the tap have nothing before their header of virtio. TUNGETIFF does not tell: another flag has the same bit there.
 fn has_bare_frames(name: &str) -> bool {
-    let text = fs::read_to_string(format!("/sys/class/net/{name}/tun_flags")).unwrap_or_default();
-    let flags = text.trim().strip_prefix("0x").and_then(|digits| c_int::from_str_radix(digits, 16).ok());
-    // It is in another network namespace.
-    flags.is_none_or(|flags| flags & libc::IFF_NO_PI != 0)
+    // One in another network namespace does not say.
+    said_flags(name, "tun_flags").is_none_or(|flags| flags & libc::IFF_NO_PI != 0)
+}
+
+/// The flags in a file that Linux has of an interface, if it has that interface here.
+fn said_flags(interface: &str, file: &str) -> Option<c_int> {
+    let text = fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()?;
+    c_int::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
 }
 
 /// How many of its queues the tap has frames for, whoever has opened them; none if it cannot be seen.
