@@ -34,6 +34,7 @@
 //! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
 //! | `channels=4` | eth0 uses so many queues for each direction, as it is told to | `before_rx`, `before_tx`, `rx`, `tx` |
+//! | `turns=PEER:PORT` | on each processor in turn, datagrams came back that waited for each other | `processors`, `turns` of each |
 //! | `vsock=OUT/IN` | the host's port OUT sent back what it was sent, and got back what it sent to port IN; port OUT + 1 is nobody's | `carried`, `answered` bytes, `nobody`: the error |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `driver=NAME` | that driver of the platform bus has a device | `devices`: their names |
@@ -113,6 +114,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "pulse" => pulse::pulse(needed("DEVICE")?),
         "net" => net::net(needed("OWN/PEER:PORT")?),
         "channels" => channels::channels(needed("PAIRS")?),
+        "turns" => net::turns(needed("PEER:PORT")?),
         "rebind" => net::rebind(),
         "vsock" => vsock::vsock(needed("OUT/IN")?),
         "rng" => devices::rng(),

@@ -19,6 +19,8 @@ pub(crate) const CARRIED: usize = 4 << 20;
 pub(crate) const CONNECTIONS: usize = 4;
 /// Bytes of datagrams: around what a frame holds, and what takes several.
 const DATAGRAMS: [usize; 8] = [0, 1, 17, 100, 1471, 1472, 1473, 9000];
+/// Datagrams that wait for each other, on a processor.
+const TURNS: usize = 200;
 /// Nobody answers for so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -77,33 +79,54 @@ pub(crate) fn statistic(name: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("{path}: {text:?} is no number"))
 }
 
-/// Sends one datagram after another, each until it comes back: a first one may be lost.
+/// Sends datagrams of many lengths; how many came back.
 fn datagrams(peer: SocketAddr) -> Result<usize, String> {
+    let socket = datagram_socket(peer)?;
+    DATAGRAMS.iter().try_for_each(|length| there_and_back(&socket, *length))?;
+    Ok(DATAGRAMS.len())
+}
+
+fn datagram_socket(peer: SocketAddr) -> Result<UdpSocket, String> {
     let failed = |error: io::Error| format!("UDP: {error}");
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failed)?;
     socket.connect(peer).map_err(failed)?;
     socket.set_read_timeout(Some(Duration::from_secs(1))).map_err(failed)?;
-    for length in DATAGRAMS {
-        let sent = pattern(length, length);
-        let mut came = vec![0; length + 1];
-        let back = (0..PATIENCE.as_secs()).any(|_| {
-            let sent_all = socket.send(&sent).is_ok();
-            sent_all && socket.recv(&mut came).is_ok_and(|count| came.get(..count) == Some(sent.as_slice()))
-        });
-        if !back {
-            return Err(format!("UDP: {length} bytes do not come back"));
-        }
-    }
-    Ok(DATAGRAMS.len())
+    Ok(socket)
 }
 
-/// Sends and receives at once, on a processor of its own if there are so many, and so by a queue of its own; how many of the right
-/// bytes came back.
-fn connection(peer: SocketAddr, number: usize) -> Result<usize, String> {
+/// Sends a datagram until it comes back: a first one may be lost.
+fn there_and_back(socket: &UdpSocket, length: usize) -> Result<(), String> {
+    let sent = pattern(length, length);
+    let mut came = vec![0; length + 1];
+    let back = (0..PATIENCE.as_secs()).any(|_| {
+        let sent_all = socket.send(&sent).is_ok();
+        sent_all && socket.recv(&mut came).is_ok_and(|count| came.get(..count) == Some(sent.as_slice()))
+    });
+    if back { Ok(()) } else { Err(format!("UDP: {length} bytes do not come back")) }
+}
+
+/// `peer:port`: on each processor in turn, and so by each queue that is used, [`TURNS`] datagrams, none before the last one is back.
+pub(crate) fn turns(argument: &str) -> Outcome {
+    let peer: SocketAddr = argument.parse().map_err(|_| format!("turns={argument}: must be PEER:PORT"))?;
+    let processors = thread::available_parallelism().map_err(|error| error.to_string())?.get();
+    for processor in 0..processors {
+        run_on(processor).map_err(|error| format!("processor {processor}: {error}"))?;
+        let socket = datagram_socket(peer)?;
+        (0..TURNS).try_for_each(|_| there_and_back(&socket, 1))?;
+    }
+    Ok((true, fields([("processors", processors.into()), ("turns", TURNS.into())])))
+}
+
+fn run_on(processor: usize) -> io::Result<()> {
     let mut own = CpuSet::new();
-    own.set(number);
+    own.set(processor);
+    Ok(sched_setaffinity(None, &own)?)
+}
+
+/// Sends and receives at once, on a processor of its own if there are so many; how many of the right bytes came back.
+fn connection(peer: SocketAddr, number: usize) -> Result<usize, String> {
     // Not on fewer processors.
-    let _ = sched_setaffinity(None, &own);
+    let _ = run_on(number);
     let failed = |error: io::Error| format!("TCP: {error}");
     let stream = TcpStream::connect_timeout(&peer, PATIENCE).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
