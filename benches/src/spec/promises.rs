@@ -166,6 +166,21 @@ pub const PROMISES: &[Promise] = &[
             also: speed::nothing,
         }),
     },
+    Promise {
+        name: "two-nodes",
+        section: Section::Speed,
+        statement: "time to init at 64 GiB, 2 vCPUs, on two NUMA nodes is {bound} times that on one",
+        proof: Proof::Speed(Claim {
+            step: (EXEC, "init-exec"),
+            variants: speed::nodes,
+            above: "two nodes",
+            below: "one node",
+            bound: Bound::AtMost(1.05),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 2,
+            also: speed::nothing,
+        }),
+    },
     work(
         "work-net",
         "what a guest sends, receives and is answered over a tap: {bound} times what it is under QEMU's microvm",

@@ -157,6 +157,26 @@ pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     Ok(vec![Variant { name: "all devices", guest: all }, Variant { name: "one disk", guest: one }])
 }
 
+/// 64 GiB that belong to one node of the guest, or half to each of two.
+pub(super) fn nodes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    let mut guest = bench.guest("guest")?.memory("size=0");
+    // A package each: no cache is shared across nodes.
+    ",topology=1:1:1:2".clone_into(&mut guest.cpu_keys);
+    let one = ["--memory-zone", "id=a,size=64G", "--numa", "guest_numa_id=0,cpus=[0-1],memory_zones=[a]"];
+    let two = [
+        "--memory-zone",
+        "id=a,size=32G",
+        "id=b,size=32G",
+        "--numa",
+        "guest_numa_id=0,cpus=[0],memory_zones=[a]",
+        "guest_numa_id=1,cpus=[1],memory_zones=[b]",
+    ];
+    Ok(vec![
+        Variant { name: "two nodes", guest: guest.clone().options(two) },
+        Variant { name: "one node", guest: guest.options(one) },
+    ])
+}
+
 /// A command line, and a request to a server that has been told of the VM before.
 pub(super) fn served(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     let guest = bench.guest("guest")?;
