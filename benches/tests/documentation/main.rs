@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documentation that repeats something is held against its home.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../../src/cli.rs"]
+#[expect(dead_code, reason = "its commands are parsed here, and not run")]
+mod cli;
+mod commands;
+#[path = "../../../vmm/tests/documentation/shown.rs"]
+mod shown;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use flatboot_bench::modes::MODES;
@@ -10,8 +17,8 @@ use flatboot_bench::spec::Section;
 use flatboot_bench::sweep::{SWITCHES, Switch};
 use flatboot_bench::work::Workload;
 
-const SPECIFICATION: &str = include_str!("../../docs/SPECIFICATION.md");
-const MEASURING: &str = include_str!("../../docs/measuring.md");
+const SPECIFICATION: &str = include_str!("../../../docs/SPECIFICATION.md");
+const MEASURING: &str = include_str!("../../../docs/measuring.md");
 
 /// `table` stands between the comments of `name`.
 fn holds(document: &str, path: &str, name: &str, table: &str) {
@@ -51,18 +58,11 @@ fn help_names_every_mode_and_every_part() {
 /// Rows of tables cannot be wrapped, nor what a program has drawn; all else can.
 #[test]
 fn lines_have_at_most_100_columns() {
-    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let directories = ["", "docs", "benches", "benches/results", "guest-kernel", "firmware"];
-    let files = directories.iter().flat_map(|directory| fs::read_dir(tree.join(directory)).unwrap());
-    let files: Vec<_> = files
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "md"))
-        .collect();
-    assert!(files.len() > directories.len(), "{files:?}");
-    for path in files {
-        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+    let changelog = fs::read_to_string(shown::root().join("CHANGELOG.md")).unwrap();
+    for (path, text) in shown::documents().into_iter().chain([("CHANGELOG.md".to_owned(), changelog)]) {
+        for (number, line) in text.lines().enumerate() {
             let fits = line.starts_with('|') || line.contains('█') || line.chars().count() <= 100;
-            assert!(fits, "{}:{}: {} columns", path.display(), number + 1, line.chars().count());
+            assert!(fits, "{path}:{}: {} columns", number + 1, line.chars().count());
         }
     }
 }
