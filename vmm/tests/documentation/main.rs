@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documentation that repeats a fact is held against the fact's home.
-#![expect(clippy::expect_used, clippy::panic, reason = "tests may stop at the first surprise")]
+#![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
 mod requests;
 mod shown;
@@ -115,6 +115,21 @@ fn commands_that_documents_show_are_understood() {
     }
     assert!(shown > 40, "only {shown} commands were found");
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Options of flatboot are in the first column of a table whose head is `flatboot`.
+#[test]
+fn options_side_by_side_are_understood() {
+    let text = include_str!("../../../docs/for-users-of-other-vmms.md");
+    let (_, table) = text.split_once("\n| flatboot |").expect("a table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|row| row.split('|').nth(1).expect("a cell"));
+    let options: Vec<_> = cells.flat_map(shown::spans).collect();
+    assert!(options.len() > 20, "{options:?}");
+    for option in options {
+        let command = format!("flatboot run {option}");
+        is_understood(&command, Place::Sentence).unwrap_or_else(|said| panic!("{command}: {said}"));
+    }
 }
 
 /// Those of `flatboot --help` and of `flatboot run --help`, which are the same.
