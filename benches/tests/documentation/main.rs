@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "its commands are parsed here, and not run")]
 mod cli;
 mod commands;
+mod links;
 #[path = "../../../vmm/tests/documentation/shown.rs"]
 mod shown;
 
