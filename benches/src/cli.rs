@@ -31,20 +31,20 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Boot Debian 12 under flatboot to its login prompt, then power it off
     Boot(BootArgs),
-    /// Sweep memory sizes, vCPUs, memmap modes and VMMs, and keep every raw sample
+    /// Measure boots over memory sizes, vCPUs, memmap modes and VMMs, and keep every raw sample
     ///
-    /// Each round boots every variant once; the first round is a warm-up and does not count. Each boot has a host of its own where
-    /// the host is emulated. The file is replaced after each boot, whole; a boot that fails or hangs is recorded and the sweep
-    /// goes on. Ctrl-C stops it, --resume goes on. Exit code 0 if every boot is there, 3 if it was stopped, 2 if something that was
-    /// asked for cannot be.
+    /// Each round boots every variant once; the first round is a warm-up and does not count. If the host is emulated, each boot
+    /// gets its own. The results file is rewritten after each boot; a boot that fails or hangs is recorded and the sweep
+    /// continues. Ctrl-C stops it, --resume continues it. Exit code 0 if every boot was recorded, 3 if it was stopped, 2 if the
+    /// request cannot be fulfilled.
     Run(Box<SweepArgs>),
     /// Watch one boot from outside its VMM (what `run` executes beside the VMM)
     #[command(hide = true)]
     Observe(ObserveArgs),
     /// Run a program on this machine if its KVM runs guests, else in the emulated KVM host
     ///
-    /// `flatboot check` decides; `FLATBOOT_KVM=real`, emulated or auto (the default) overrides it. One line on standard error
-    /// says which it is.
+    /// `flatboot check` decides, unless `FLATBOOT_KVM` is real or emulated (default: auto). One line on standard error says which
+    /// is used.
     Door(DoorArgs),
     /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
     Host {
@@ -56,25 +56,25 @@ pub(crate) enum Verb {
         /// Results file of `run`
         file: PathBuf,
     },
-    /// Compare two results files, variant by variant; `--fail-above` makes it a check for CI
+    /// Compare two results files, variant by variant; with `--fail-above` as a check for CI
     ///
     /// Each ratio of medians, B over A, has a bootstrap confidence interval of 95 %. Exit codes: 0; 1 if a variant is shown to be
-    /// above RATIO; 2 if a file is no good, if the hosts differ, or if RATIO cannot be judged.
+    /// above RATIO; 2 if a file is invalid, the hosts differ, or there are too few samples for RATIO.
     Compare(CompareArgs),
-    /// Put the promises of docs/SPECIFICATION.md to the test, a line for each
+    /// Test the promises of docs/SPECIFICATION.md, one line for each
     ///
-    /// Exit code: 0 if all that can be tested on this machine hold, 1 if one is missed, 125 if one could not be tested
-    /// because something failed, 2 if this command line is wrong, 128 + n after signal n.
+    /// Exit code: 0 if all that can be tested on this machine hold, 1 if one does not hold, 125 if one could not be tested
+    /// because of a failure, 2 if this command line is wrong, 128 + n after signal n.
     Spec(SpecArgs),
-    /// Boot random VMs that end in random ways, until time is up, and tell each that does not go as planned
+    /// Boot random VMs that end in random ways, for a given time, and report each unexpected result
     ///
-    /// A seed decides one boot: --seed S --boots 1 repeats the one that a line names. Exit code: 0 if all went as planned, 1 if one
-    /// did not, 3 if it was stopped, 125 if it could not begin or go on.
+    /// A seed determines one boot: --seed S --boots 1 repeats the boot with that seed. Exit code: 0 if all results were as
+    /// expected, 1 if not, 3 if it was stopped, 125 if it could not start or continue.
     Soak(SoakArgs),
     /// See one boot to its end (what `soak` executes beside the VMM)
     #[command(hide = true)]
     Attend(AttendArgs),
-    /// Draw results files as one HTML page that needs nothing else
+    /// Draw charts of results files, as one self-contained HTML page
     Report(ReportArgs),
     /// Write manual pages and completions for shells (for packages)
     #[command(hide = true)]
@@ -82,7 +82,7 @@ pub(crate) enum Verb {
         /// Directory to write them to
         out: PathBuf,
     },
-    /// Write the tiny guest's initramfs, whose init does what `flatboot.check=` on the kernel command line asks
+    /// Write the initramfs of the tiny test guest, whose init runs the checks in `flatboot.check=` of the kernel command line
     Initramfs {
         /// File to write
         out: PathBuf,
@@ -108,10 +108,10 @@ pub(crate) struct BootArgs {
     /// Boot through UEFI firmware, from a disk with an EFI system partition
     #[arg(long)]
     pub(crate) firmware: bool,
-    /// Stay at the login prompt, with this terminal
+    /// Stay at the login prompt, on this terminal
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Give the guest a network (passt), and stay; this port of 127.0.0.1 leads to its ssh
+    /// Give the guest a network (passt), and stay; this port of 127.0.0.1 is forwarded to its ssh
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) ssh_port: Option<u16>,
     /// flatboot binary [default: FLATBOOT, else the one beside this program, else the tree's build]
@@ -130,44 +130,44 @@ pub(crate) struct SweepArgs {
     /// Numbers of vCPUs
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "2")]
     cpus: Vec<Cpus>,
-    /// VM sizes as they are sold: vCPUs x memory, such as 2x8G,4x16G,16x64G
+    /// VM sizes, vCPUs x memory, such as 2x8G,4x16G,16x64G
     #[arg(long, value_name = "NxSIZE,…", value_delimiter = ',', conflicts_with_all = ["memory", "cpus"])]
     shape: Vec<Shape>,
     /// memmap modes, values of the guest kernel's `memmap_init=`: serial, parallel, async, ondemand; or stock, the kernel
     /// without the series [default: parallel,async,ondemand, with --without async]
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     mode: Vec<&'static Mode>,
-    /// What each part of mode async is worth: it is booted once more for each part named, with that part alone switched off:
-    /// low-zones, async, arenas, early-threads, known-zero, memory-plan, or all
+    /// Measure what each part of mode async is worth, by boots with only that part switched off: low-zones, async, arenas,
+    /// early-threads, known-zero, memory-plan, or all
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     without: Vec<Without>,
-    /// What each guest does after its boot, one after another, in a Debian userland: net, vhost, disk, all, or workloads by their
-    /// names such as tx-4 and read-32; the modes are then async alone unless --mode says otherwise
+    /// Workloads that each guest runs after its boot, one after another, in a Debian userland: net, vhost, disk, all, or names
+    /// such as tx-4 and read-32; the default of --mode is then async
     #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', conflicts_with = "until")]
     work: Vec<Works>,
     /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init
     #[arg(long, value_name = "init|filled", default_value_t)]
     until: Until,
-    /// Pages that the host may back guest memory with: those that it gives to a VMM that asks for huge ones, or only 4K
+    /// Page sizes that the host uses for guest memory: any, so also huge pages, or only 4K
     #[arg(long, value_name = "any|4K", default_value_t)]
     host_pages: HostPages,
-    /// Caps on the threads that fill the memmap, for modes with threads: 1,25%,50%,100%
+    /// Maximum threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
     threads: Vec<Threads>,
     /// VMMs: flatboot, qemu (its microvm machine), flatboot-uefi and qemu-uefi (the same through UEFI firmware), firecracker=PATH,
     /// cloud-hypervisor=PATH
     #[arg(long, value_name = "NAME[=PATH],…", value_delimiter = ',', default_value = "flatboot")]
     vmm: Vec<Choice>,
-    /// Samples of each variant, besides the first, which is dropped
+    /// Samples of each variant, in addition to the first, which is dropped
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: u32,
-    /// A boot without init for so long has failed
+    /// A boot that has not reached init after this time has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u32,
     /// Results file
     #[arg(long, value_name = "FILE", default_value = "results.json")]
     out: PathBuf,
-    /// Go on with the results file of the same sweep
+    /// Continue the results file of the same sweep
     #[arg(long)]
     resume: bool,
     /// Guest kernel, an ELF vmlinux [default: guest-kernel/build.sh guest]
@@ -223,22 +223,22 @@ pub(crate) struct ObserveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SoakArgs {
-    /// Begin boots for so long [default: 600, without a limit if there is --boots]
+    /// Start boots for this time [default: 600, or no limit with --boots]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Boot so many at the most
+    /// Maximum number of boots
     #[arg(long, value_name = "N")]
     boots: Option<u64>,
-    /// Seed of the first boot; each boot after it has the next one [default: another one each time]
+    /// Seed of the first boot; later boots use the following numbers [default: random]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Hosts side by side
+    /// Hosts that run in parallel
     #[arg(long, value_name = "N", default_value_t = 2)]
     hosts: u8,
-    /// A boot that has not ended by then has failed
+    /// A boot that has not ended after this time has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     timeout: u32,
-    /// Directory that keeps what guests said whose boot has failed
+    /// Directory for the console output of failed boots
     #[arg(long, value_name = "DIR", default_value = "target/soak")]
     keep: PathBuf,
 }
@@ -266,43 +266,43 @@ pub(crate) struct AttendArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Results file of `run` from before
+    /// Results file of `run`, the earlier one
     pub(crate) a: PathBuf,
-    /// Results file of `run` from after
+    /// Results file of `run`, the later one
     pub(crate) b: PathBuf,
-    /// Exit with 1 if a variant's ratio, B's median over A's, is above RATIO such as 1.05, or it boots in A and never in B
+    /// Exit with 1 if a variant's ratio, B's median over A's, is above RATIO such as 1.05, or if it boots in A and never in B
     ///
-    /// Exit code 2 if a variant has no samples to be judged by.
+    /// Exit code 2 if a variant has no samples.
     #[arg(long, value_name = "RATIO")]
     pub(crate) fail_above: Option<Limit>,
-    /// With --fail-above: only if that is no noise
+    /// With --fail-above: fail only if the difference is significant
     ///
-    /// Besides its ratio being above RATIO, a variant's confidence interval must then lie above 1 (above RATIO where that is below
-    /// 1). For this the interval is widened by the number of variants, so that where nothing has changed a whole comparison,
-    /// however large, fails by chance in about 1 of 20 cases at most. What is above RATIO and may be noise is listed, with exit
-    /// code 0: more runs tell. Exit code 2 also if a variant has fewer than 6 samples and a ratio above RATIO.
+    /// A variant then fails only if its ratio is above RATIO and its confidence interval lies above 1 (above RATIO if that is
+    /// below 1). The interval is widened by the number of variants, so that a comparison in which nothing has changed fails by
+    /// chance in at most about 1 of 20 cases, however large it is. Variants above RATIO that may be noise are listed, with exit
+    /// code 0: repeat with more runs. Exit code 2 also if a variant has fewer than 6 samples and a ratio above RATIO.
     #[arg(long, requires = "fail_above")]
     pub(crate) if_shown: bool,
-    /// Compare although the hosts differ in what makes times incomparable: kind of KVM, CPUs, kernel
+    /// Compare even if the hosts differ in the kind of KVM, CPUs or kernel
     #[arg(long)]
     pub(crate) across_hosts: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SpecArgs {
-    /// Promises, or their sections: speed, size, limits, behaviour [default: all]
+    /// Names of promises or sections (speed, size, limits, behaviour) [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Samples of each variant of a speed promise, besides the first, which is dropped
+    /// Samples of each variant of a speed promise, in addition to the first, which is dropped
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: usize,
-    /// Print the promises and the command that fails when one is broken, and run nothing
+    /// Print the promises with the command that tests each, and run nothing
     #[arg(long)]
     pub(crate) list: bool,
-    /// Tell more than one line of promises that hold
+    /// Print details of promises that hold, too
     #[arg(long)]
     details: bool,
-    /// Directory that keeps raw samples and what tests said
+    /// Directory for raw samples and the output of tests
     #[arg(long, value_name = "DIR", default_value = "target/spec")]
     keep: PathBuf,
 }
@@ -315,10 +315,10 @@ impl SpecArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Results files; those of one host share the charts
+    /// Results files; those of the same host are drawn into the same charts
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// File to write; one that is there is replaced only if it is a report
+    /// File to write; an existing file is replaced only if it is a report
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     pub(crate) out: PathBuf,
 }
@@ -327,7 +327,7 @@ pub(crate) struct ReportArgs {
 pub(crate) struct DoorArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// flatboot binary whose check decides [default: FLATBOOT, else the one beside this program, else the tree's build]
+    /// flatboot binary for `flatboot check` [default: FLATBOOT, else the one beside this program, else the tree's build]
     #[arg(long, value_name = "FILE")]
     pub(crate) flatboot: Option<PathBuf>,
 }
@@ -339,7 +339,7 @@ pub(crate) struct RunArgs {
     /// End the program, and the host, after this time; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub(crate) timeout: u64,
-    /// Give the program this terminal
+    /// Connect the program to this terminal
     #[arg(long)]
     pub(crate) tty: bool,
     /// The program, a path on this machine, and its arguments
@@ -349,22 +349,22 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
-    /// Memory of the emulated host; only what is used is taken
+    /// Memory of the emulated host, allocated as it is used
     #[arg(long, value_name = "SIZE", default_value_t)]
     memory: MemorySize,
     /// Processors of the emulated host that the program runs on
     #[arg(long, value_name = "N", default_value_t = 2)]
     cpus: u8,
-    /// Disk image that the program finds at the same path as a block device; its writes are dropped
+    /// Disk image that the program sees as a block device at the same path; writes are discarded
     #[arg(long = "drive", value_name = "FILE")]
     drives: Vec<PathBuf>,
-    /// Directory that the program may write to; in the emulated host all others are read-only, and /tmp is scratch
+    /// Directory that the program may write to; in the emulated host all others are read-only, and /tmp is temporary
     #[arg(long = "writable", value_name = "DIR")]
     writable: Vec<PathBuf>,
     /// Directory with the emulated host's kernel [default: `FLATBOOT_HOST_KERNEL`, else guest-kernel/build.sh builds it]
     #[arg(long, value_name = "DIR")]
     host_kernel: Option<PathBuf>,
-    /// Set a variable of the program's environment, which else is PATH, HOME and LANG; K alone takes this one's value
+    /// Add a variable to the program's environment (PATH, HOME and LANG); K alone copies the current value
     #[arg(long = "env", value_name = "K[=V]")]
     env: Vec<OsString>,
     /// Working directory of the program [default: this one]

@@ -17,44 +17,44 @@ use crate::memory::Foreign;
 const EXAMPLES: &str = "\
 Examples:
   flatboot check
-      Can this machine run guests, and if not, what to do about it?
+      Say whether this machine can run guests and, if not, what to do.
 
   flatboot run --kernel vmlinux --initramfs init.cpio --memory size=64G
       A 64 GiB guest, its serial console on this terminal.
 
   flatboot run --kernel bzImage --cpus boot=8 --disk path=root.img \\
            --cmdline 'root=/dev/vda rw' --timeline boot.json
-      A guest with 8 vCPUs and a raw disk; where its boot time went, as JSON.
+      A guest with 8 vCPUs and a raw disk; its boot timeline goes to boot.json.
 
   flatboot run --firmware FLATBOOT.fd --disk path=disk.img --memory size=16G
-      UEFI firmware, which boots what it finds on the disk. With --kernel it
-      boots that instead.
+      UEFI firmware, which boots from the disk, or --kernel if given.
 
   flatboot config --kernel vmlinux --memory size=64G > vm.json
   flatboot run --config vm.json
-      The same VM, kept as a file.
+      Write the configuration to a file, then start a VM from it.
 
   flatboot --api-socket path=/run/vm.sock
-      Wait for requests: Cloud Hypervisor's API, VMs made by vm.create.
+      Wait for requests of Cloud Hypervisor's API; vm.create creates a VM.
 
   flatboot map --memory size=256G
       The memory map and the hand-off that such a guest would get.
 
   flatboot map --for qemu-microvm --memory size=64G --table table.bin
-      The hand-off of such a guest under QEMU, to be given to it by -fw_cfg.
+      Write the hand-off of such a guest under QEMU, for its option -fw_cfg.
 ";
 
 const MISSING: &str = "a command is missing: must be run, config, check or map, or --api-socket (see flatboot --help)";
 
 const ENVIRONMENT: &str = "\
 Environment:
-  FLATBOOT_LOG  what to log, whatever -v says: error, warn, info, debug or
-                trace, or a filter like flatboot::devices=debug [warn]
+  FLATBOOT_LOG  what to log, overrides -v: error, warn, info, debug or trace,
+                or a filter like flatboot::devices=debug [warn]
 ";
 
 /// Boots Linux guests on KVM, in a time that does not grow with their memory
 ///
-/// Options have Cloud Hypervisor's names and syntax: KEY=VALUE pairs joined by commas, a value with commas in double quotes.
+/// Options have Cloud Hypervisor's names and syntax: KEY=VALUE pairs separated by commas; put a value that contains commas in
+/// double quotes.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "flatboot",
@@ -86,15 +86,15 @@ pub enum Verb {
     /// Start a VM and stay until it ends
     #[command(after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()))]
     Run(Box<RunArgs>),
-    /// Print what a command line of run means, as JSON for run --config
+    /// Print the options of run as JSON, for run --config
     ///
-    /// Every default is written out. Files that the options name are not looked at.
+    /// Defaults are included. The files that options name are not opened.
     Config(Box<RawConfig>),
     /// Say whether this machine can run guests and, if not, what is missing
     Check(CheckArgs),
     /// Print the memory map and the hand-off that a VM would get
     ///
-    /// Needs no KVM and starts nothing. Rows inside a range are indented below it; END is the address after the last byte.
+    /// Needs no KVM and starts nothing. Ranges inside a range are indented below it; END is the address after the last byte.
     Map(MapArgs),
 }
 
@@ -126,9 +126,9 @@ const VM_OPTIONS: [&str; 21] = [
 /// The arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Take the VM from FILE, as 'flatboot config' prints it, and not from options
+    /// Read the VM's configuration from FILE, as 'flatboot config' prints it, instead of options
     ///
-    /// What is not in it is as if the option had not been given. Paths in it are relative to the present directory.
+    /// Missing fields have their defaults. Paths in it are relative to the current directory.
     #[arg(long, value_name = "FILE", conflicts_with_all = VM_OPTIONS)]
     pub config: Option<PathBuf>,
 
@@ -196,13 +196,13 @@ pub struct MapArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Another VMM: write the hand-off of a VM with that memory under it
+    /// Write the hand-off for a VM with that memory under another VMM
     ///
-    /// It takes the size of --memory, and arenas and zeroed of --study. What the VMM has to be told is printed.
+    /// Uses the size of --memory, and arenas and zeroed of --study. Prints the options that the VMM needs.
     #[arg(long = "for", value_name = "VMM", value_enum, requires = "table", conflicts_with_all = ["cpus", "kernel", "json"])]
     pub foreign: Option<Foreign>,
 
-    /// Write the hand-off's table to FILE, as a kernel would find it
+    /// Write the hand-off's table to FILE, in the form that the kernel reads
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 }

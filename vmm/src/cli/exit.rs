@@ -49,7 +49,7 @@ impl ExitStatus {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "the guest has powered off or reset; check: guests can run; map: printed",
-            Self::Error => "error: a file, an image or this host will not do",
+            Self::Error => "error: a file, an image or this host cannot be used",
             Self::Usage => "the command line is wrong",
             Self::Panic => "the guest's kernel has panicked",
             Self::TripleFault => "a vCPU has met a triple fault",

@@ -20,12 +20,12 @@ const EVENTS: Field = Field::section("event_monitor");
 pub struct OutsideArgs {
     /// Take requests by HTTP on a UNIX socket: Cloud Hypervisor's API
     ///
-    /// PATH is made and removed again; N is a listening socket that flatboot is started with. Without a command, flatboot waits
-    /// for a VM to be created.
+    /// PATH is created, and removed at the end; N is an inherited listening socket. Without a command, flatboot waits for a VM to
+    /// be created.
     #[arg(long, value_name = "path=PATH|fd=N")]
     pub api_socket: Option<String>,
 
-    /// Write what happens to the VM to FILE, or to descriptor N: a JSON object for each event
+    /// Write events of the VM to FILE, or to descriptor N: one JSON object each
     #[arg(long, value_name = "path=FILE|fd=N")]
     pub event_monitor: Option<String>,
 }
