@@ -134,7 +134,7 @@ pub struct RawConfig {
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
     pub shape: ShapeArgs,
 
-    /// Raw disk: a file or a block device of whole 512-byte sectors; may be given up to 13 times
+    /// Raw disk: a file or a block device of whole 512-byte sectors; may be given several times
     ///
     /// The guest sees them as /dev/vda, /dev/vdb and so on, in this order. readonly=on opens the disk for reading only [off]. A
     /// disk is locked: one VM may write it, or any number may read it. Blocks that the guest discards are freed in the file,
@@ -151,7 +151,8 @@ pub struct RawConfig {
     #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub disks: Vec<String>,
 
-    /// Network interface; may be given several times, up to 13 with disks and vsock together
+    /// Network interface; may be given several times; disks, network interfaces, vsock, console and balloon are at most 13
+    /// together
     ///
     /// passt needs no privileges: the program of that name (Debian: apt-get install passt) gives the guest an address and opens
     /// its connections as this user. forward=2222:22 forwards port 2222 of this host's 127.0.0.1 to port 22 of the guest; the
