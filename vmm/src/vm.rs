@@ -70,7 +70,7 @@ pub enum VmError {
     #[error("{KVM_DEVICE}: API version {0}, needed is {KVM_API_VERSION}")]
     Version(i32),
     /// A capability is missing.
-    #[error("{KVM_DEVICE}: lacks {0}: this host's KVM is too old or too small")]
+    #[error("{KVM_DEVICE}: lacks {0}: this host's KVM is too old or incomplete")]
     Lacks(&'static str),
     /// More vCPUs than KVM can make.
     #[error("{BOOT}={wanted}: this host's KVM allows at most {most}")]

@@ -29,11 +29,14 @@ impl Refusal {
     }
 
     pub(super) fn not_found(path: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, format!("{path}: there is nothing: must be a path of the API below /api/v1/"))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            format!("{path}: there is no such path: must be one of the API below /api/v1/"),
+        )
     }
 
     pub(super) fn not_implemented(name: &str) -> Self {
-        Self::new(StatusCode::NOT_IMPLEMENTED, format!("{name}: flatboot has no such thing"))
+        Self::new(StatusCode::NOT_IMPLEMENTED, format!("{name}: flatboot does not support this request"))
     }
 
     pub(super) fn verb(name: &str, found: &Method, must: &Method) -> Self {

@@ -235,7 +235,9 @@ mod tests {
     #[test]
     fn refusals_are_one_line() {
         let answers = answers("PUT /api/v1/vm.create HTTP/1.1\r\nContent-Length: 10\r\n\r\n{\"a\\n\": 1}");
-        assert!(answers.ends_with("\u{fffd}=1: flatboot has no such thing: must be absent or ask for nothing\"]"));
+        assert!(
+            answers.ends_with("\u{fffd}=1: flatboot does not support this: must be absent, null, false, 0 or empty\"]")
+        );
     }
 
     proptest! {

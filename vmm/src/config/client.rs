@@ -214,7 +214,7 @@ fn refused(path: &str, value: &Value) -> String {
         Value::Object(_) | Value::Array(_) => String::new(),
         scalar => format!("={scalar}"),
     };
-    format!("{path}{value}: flatboot has no such thing: must be absent or ask for nothing")
+    format!("{path}{value}: flatboot does not support this: must be absent, null, false, 0 or empty")
 }
 
 impl VmConfig {
@@ -324,7 +324,7 @@ mod tests {
         ] {
             let mut config = json!({"payload": {"kernel": "/k"}});
             config[field] = value;
-            let must = "flatboot has no such thing: must be absent or ask for nothing";
+            let must = "flatboot does not support this: must be absent, null, false, 0 or empty";
             assert_eq!(of(&config).unwrap_err(), format!("{expected}: {must}"), "{config}");
         }
     }

@@ -181,7 +181,7 @@ fn check_cpus(options: &[NumaOption], boot: CpuCount) -> Result<(), FieldError> 
     }
     match options.iter().enumerate().next_back() {
         Some((index, last)) if !left.is_empty() => {
-            let must = format!("leaves vCPUs {} on no node: must be all vCPUs together", lists::written(&left));
+            let must = format!("leaves vCPUs {} on no node: each vCPU must be on a node", lists::written(&left));
             Err(NumaOption::wrong(index, "cpus", &lists::written(&last.cpus), &must))
         }
         _ => Ok(()),
@@ -222,7 +222,7 @@ fn check_zones(options: &[NumaOption], zones: &[ZoneOption]) -> Result<(), Field
     }
     match (options.iter().enumerate().next_back(), left.first()) {
         (Some((index, last)), Some(zone)) => {
-            let must = format!("leaves zone {zone} on no node: must be all zones together");
+            let must = format!("leaves zone {zone} on no node: each zone must be on a node");
             Err(NumaOption::wrong(index, "memory_zones", &last.zones.join(","), &must))
         }
         _ => Ok(()),

@@ -454,7 +454,7 @@ mod tests {
             ),
             (
                 with(r#""numa": [{"guest_numa_id": 0, "memory_zones": ["mem0"]}]"#),
-                "numa[0].cpus=: leaves vCPUs 0 on no node: must be all vCPUs together",
+                "numa[0].cpus=: leaves vCPUs 0 on no node: each vCPU must be on a node",
             ),
             (
                 with(r#""shutdown_timeout": 86401"#),

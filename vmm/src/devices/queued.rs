@@ -24,7 +24,7 @@ const NAME: &str = "serial-output";
 
 /// Why a byte is refused.
 #[derive(Debug, thiserror::Error)]
-#[error("what it goes to is slower than the guest")]
+#[error("its output is slower than the guest")]
 struct TooSlow;
 
 /// The end that is written to.
@@ -168,7 +168,7 @@ mod tests {
         }
         let refused = lab.queued.write_all(b"x").unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(refused.to_string(), "what it goes to is slower than the guest");
+        assert_eq!(refused.to_string(), "its output is slower than the guest");
         // It goes on, and all that was taken comes, in order.
         (0..=WAITING_MAX / PIECE).for_each(|_| lab.may.send(()).unwrap());
         drop(lab.running);

@@ -36,7 +36,7 @@ pub enum WorkerError {
         source: io::Error,
     },
     /// It did not come to rest in time.
-    #[error("worker {name}: a request has not come to its end within {} s", .limit.as_secs())]
+    #[error("worker {name}: a request has not completed within {} s", .limit.as_secs())]
     Busy {
         /// The device.
         name: String,
@@ -387,7 +387,7 @@ mod tests {
         let asked = Instant::now();
         let limit = Duration::from_millis(300);
         let error = workers.pause(asked + limit, limit).unwrap_err().to_string();
-        assert_eq!(error, "worker virtio0: a request has not come to its end within 0 s");
+        assert_eq!(error, "worker virtio0: a request has not completed within 0 s");
         let took = asked.elapsed();
         assert!(took >= limit && took < 3 * limit, "{took:?}");
         let asked = Instant::now();

@@ -51,7 +51,7 @@ pub enum PrefaultError {
         source: io::Error,
     },
     /// A thread ended before its work did.
-    #[error("{}: a thread ended without a word", .0.asked())]
+    #[error("{}: a thread ended without a message", .0.asked())]
     Lost(Prefault),
 }
 

@@ -23,7 +23,7 @@ pub enum JailError {
     },
     /// The host's kernel refuses the filter.
     #[error(
-        "--seccomp true: this host takes no filter: must have CONFIG_SECCOMP_FILTER, or be used with --seccomp false"
+        "--seccomp true: this host does not support filters: must have CONFIG_SECCOMP_FILTER, or be used with --seccomp false"
     )]
     Filter(#[source] seccompiler::Error),
     /// The signal that a filter sends cannot be handled.
@@ -31,7 +31,7 @@ pub enum JailError {
     Signal(#[source] io::Error),
     /// The host's kernel has no Landlock, or refuses the rules.
     #[error(
-        "{LANDLOCK}: this host takes no such rules: must have CONFIG_SECURITY_LANDLOCK, and landlock among its security modules \
+        "{LANDLOCK}: this host does not support Landlock: must have CONFIG_SECURITY_LANDLOCK, and landlock among its security modules \
          (lsm=)"
     )]
     Landlock(#[from] RulesetError),
@@ -39,7 +39,7 @@ pub enum JailError {
     #[error("{LANDLOCK}: no file descriptor is left")]
     Rules(#[source] io::Error),
     /// A thread is gone.
-    #[error("jail: a thread ended without a word")]
+    #[error("jail: a thread ended without a message")]
     Lost,
     /// The process cannot give up a right.
     #[error("jail: {what} cannot be set")]

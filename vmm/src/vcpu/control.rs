@@ -221,7 +221,7 @@ mod tests {
         });
         threads.add(waits, Arc::default());
         let error = threads.pause(Duration::from_millis(20)).unwrap_err().to_string();
-        assert!(error.starts_with("vCPU 1: has not come to rest"), "{error}");
+        assert!(error.starts_with("vCPU 1: has not stopped"), "{error}");
         let before = counter.load(Ordering::SeqCst);
         while counter.load(Ordering::SeqCst) == before {
             thread::yield_now();

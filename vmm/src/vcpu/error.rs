@@ -52,13 +52,13 @@ pub enum VcpuError {
         source: JailError,
     },
     /// A thread ended before it reported.
-    #[error("a vCPU thread ended without a word")]
+    #[error("a vCPU thread ended without a message")]
     Lost,
     /// The signal that interrupts a vCPU cannot be had.
     #[error("vCPUs: the signal that interrupts them cannot be handled")]
     Signal(#[source] io::Error),
     /// It did not come to rest in time.
-    #[error("vCPU {index}: has not come to rest in time: what it writes to, or this host, is too slow")]
+    #[error("vCPU {index}: has not stopped in time: its output, or this host, is too slow")]
     Busy {
         /// Index of the vCPU.
         index: usize,

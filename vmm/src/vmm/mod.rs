@@ -343,5 +343,5 @@ fn report(aftermath: Aftermath) {
 
 /// What is left to say when nobody has said anything.
 fn lost() -> Ending {
-    Ending::Internal { what: "every thread of the VM has gone without a word".to_owned() }
+    Ending::Internal { what: "every thread of the VM has ended without a message".to_owned() }
 }

@@ -297,7 +297,7 @@ fn unread() -> Result<(), Failed> {
     let taken = counters(&server)["_serial"]["write_bytes"].as_u64().unwrap_or(0);
     require((256 << 10..=1 << 20).contains(&taken), || format!("{taken} bytes were taken"))?;
     let (status, said) = server.ask("PUT", "vm.pause", "");
-    let busy = "worker serial-output: a request has not come to its end within 5 s";
+    let busy = "worker serial-output: a request has not completed within 5 s";
     require(status == 500 && said.contains(busy), || format!("{status} {said}"))?;
     server.wait_for("the guest does not go on", |server| dropped(server) > before + 2000);
     let begin = Instant::now();

@@ -78,11 +78,17 @@ fn wrong() -> Result<(), Failed> {
         ("PUT", "vmm.ping", "", 405, "vmm.ping: PUT came: must be GET"),
         ("GET", "vm.boot", "", 405, "vm.boot: GET came: must be PUT"),
         ("BREW", "vm.boot", "", 405, "vm.boot: BREW came: must be PUT"),
-        ("GET", "/", "", 404, "/: there is nothing"),
-        ("GET", "/api/v2/vm.info", "", 404, "/api/v2/vm.info: there is nothing"),
-        ("GET", "vm.nothing", "", 404, "there is nothing"),
-        ("PUT", "vm.snapshot", r#"{"destination_url": "file:///x"}"#, 501, "vm.snapshot: flatboot has no such thing"),
-        ("PUT", "vm.resize-zone", r#"{"id": "a"}"#, 501, "vm.resize-zone: flatboot has no such thing"),
+        ("GET", "/", "", 404, "/: there is no such path"),
+        ("GET", "/api/v2/vm.info", "", 404, "/api/v2/vm.info: there is no such path"),
+        ("GET", "vm.nothing", "", 404, "there is no such path"),
+        (
+            "PUT",
+            "vm.snapshot",
+            r#"{"destination_url": "file:///x"}"#,
+            501,
+            "vm.snapshot: flatboot does not support this request",
+        ),
+        ("PUT", "vm.resize-zone", r#"{"id": "a"}"#, 501, "vm.resize-zone: flatboot does not support this request"),
         ("PUT", "vm.resize", r#"{"desired_ram": 1}"#, 404, "there is no VM"),
         (
             "PUT",
@@ -141,7 +147,7 @@ fn disks() -> Result<(), Failed> {
     )?;
     let refused_disk =
         |rest: &str, why| refused(&server, "PUT", "vm.add-disk", &format!(r#"{{"path": "/c", {rest}}}"#), 400, why);
-    refused_disk(r#""iommu": true"#, "iommu=true: flatboot has no")?;
+    refused_disk(r#""iommu": true"#, "iommu=true: flatboot does not support")?;
     refused_disk(r#""image_type": "Qcow2""#, "image_type=Qcow2: must be a raw disk, which")?;
     refused(&server, "PUT", "vm.remove-device", r#"{"id": "none"}"#, 404, "there is no device with id=none")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_disk0"}"#).0 == 204, || "still there".to_owned())?;
@@ -176,7 +182,7 @@ fn nets() -> Result<(), Failed> {
         "vm.add-net",
         r#"{"tap": "b", "vhost_user": true}"#,
         400,
-        "vhost_user=true: flatboot has no",
+        "vhost_user=true: flatboot does not support",
     )?;
     refused(&server, "PUT", "vm.add-net", r#"{"tap": "b", "mac": "x"}"#, 400, "x: must be six bytes")?;
     require(server.ask("PUT", "vm.remove-device", r#"{"id": "_net0"}"#).0 == 204, || "still there".to_owned())?;

@@ -23,7 +23,7 @@ const REFUSALS: [(&str, Option<&str>, &str); 4] = [
     (
         "is not there",
         None,
-        "--net passt: the program passt is not there: must be installed (Debian: apt-get install passt)",
+        "--net passt: the program passt was not found: must be installed (Debian: apt-get install passt)",
     ),
     (
         "finds a port in use",
@@ -32,15 +32,15 @@ const REFUSALS: [(&str, Option<&str>, &str); 4] = [
              echo \"Failed to bind any port for '-t 127.0.0.1/2222:22', exiting\" >&2
              echo 'Failed to send 31 bytes to syslog' >&2; exit 1",
         ),
-        "--net passt: a port cannot be had, says passt: Failed to bind any port for '-t 127.0.0.1/2222:22': must be \
-         free, and one that this user may have",
+        "--net passt: passt cannot use a port: Failed to bind any port for '-t 127.0.0.1/2222:22': must be \
+         free, and allowed for this user",
     ),
     (
         "has nowhere to go",
         Some("echo \"Couldn't get any routable interface\" >&2; exit 1"),
-        "--net passt: passt gives up: Couldn't get any routable interface",
+        "--net passt: passt has failed: Couldn't get any routable interface",
     ),
-    ("dies without a word", Some("kill -KILL $$"), "--net passt: passt gives up: signal: 9 (SIGKILL)"),
+    ("dies without a word", Some("kill -KILL $$"), "--net passt: passt has failed: signal: 9 (SIGKILL)"),
 ];
 
 pub(crate) fn trials(host: &Host) -> Vec<Trial> {
@@ -91,7 +91,7 @@ fn comes_and_goes() -> Result<(), Failed> {
         TcpStream::connect(port)?;
         let second = start(directory.path(), port, "null").output()?;
         let said = String::from_utf8(second.stderr)?;
-        assert!(said.contains("--net passt: a port cannot be had, says passt: "), "{said}");
+        assert!(said.contains("--net passt: passt cannot use a port: "), "{said}");
         Command::new("kill").args(["-s", signal, &vm.id().to_string()]).status()?;
         vm.wait()?;
         wait("passt goes", || TcpStream::connect(port).is_err())?;

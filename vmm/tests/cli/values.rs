@@ -134,7 +134,7 @@ fn keys() -> Vec<Row> {
             "map --memory size=0 --memory-zone id=a,size=200M id=b,size=200M",
             "--memory-zone id=a: has 200M and is not the last in memory: its size must be a multiple of 128M",
         ),
-        ("run --numa guest_numa_id=0", "--numa cpus=: leaves vCPUs 0 on no node: must be all vCPUs together"),
+        ("run --numa guest_numa_id=0", "--numa cpus=: leaves vCPUs 0 on no node: each vCPU must be on a node"),
         ("map --numa guest_numa_id=0,cpus=0", "--numa memory_zones=: must be at least one zone"),
         ("run --cpus boot=1,boot=1", "--cpus boot=1: boot is given twice: must be given once"),
         ("run --cpus 4", "--cpus 4: must be written KEY=VALUE; the keys are boot, topology, affinity, nested"),

@@ -86,7 +86,7 @@ fn is_understood(request: &Request) -> Result<(), String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let status = answer.split(' ').nth(1).unwrap_or_default();
-    let wrong = ["there is nothing", ": must be GET", ": must be PUT"].iter().any(|what| answer.contains(what));
+    let wrong = ["there is no such path", ": must be GET", ": must be PUT"].iter().any(|what| answer.contains(what));
     if wrong || !["200", "204", "404", "405"].contains(&status) { Err(answer) } else { Ok(()) }
 }
 
@@ -120,7 +120,7 @@ fn a_request_that_is_wrong_is_not_understood() {
     );
     assert_eq!(is_understood(&request("PUT", "vm.add-disk", r#"{"path": "x.img"}"#)), Ok(()));
     for (verb, name, body, expected) in [
-        ("PUT", "vm.start", "", "there is nothing"),
+        ("PUT", "vm.start", "", "there is no such path"),
         ("GET", "vm.boot", "", "must be PUT"),
         ("PUT", "vm.snapshot", "", "501"),
         ("PUT", "vm.add-disk", r#"{"paths": "x.img"}"#, "paths"),

@@ -76,7 +76,7 @@ fn what_does_not_fit_together_is_named() {
             &[first, "guest_numa_id=1,cpus=[0-1],memory_zones=[b]"],
             "cpus=0-1: has vCPU 0, which another node has: must be vCPUs of no other node",
         ),
-        (&[first, "guest_numa_id=1,memory_zones=[b]"], "cpus=: leaves vCPUs 1 on no node: must be all vCPUs together"),
+        (&[first, "guest_numa_id=1,memory_zones=[b]"], "cpus=: leaves vCPUs 1 on no node: each vCPU must be on a node"),
         (&[first, "guest_numa_id=1,cpus=[1]"], "memory_zones=: must be at least one zone"),
         (
             &[first, "guest_numa_id=1,cpus=[1],memory_zones=[x]"],
@@ -88,7 +88,7 @@ fn what_does_not_fit_together_is_named() {
         ),
         (
             &["guest_numa_id=0,cpus=[0-1],memory_zones=[a]"],
-            "memory_zones=a: leaves zone b on no node: must be all zones together",
+            "memory_zones=a: leaves zone b on no node: each zone must be on a node",
         ),
         (
             &[first, "guest_numa_id=1,cpus=[1],memory_zones=[b],distances=[7@20]"],

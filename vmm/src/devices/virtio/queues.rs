@@ -37,9 +37,9 @@ enum QueueError {
     Outside(usize),
     #[error("virtqueue {index} is broken")]
     Broken { index: usize, source: virtio_queue::Error },
-    #[error("a virtqueue is broken, says who serves it")]
+    #[error("the host's kernel reports a broken virtqueue")]
     Refused,
-    #[error("virtqueues cannot be served outside")]
+    #[error("virtqueues cannot be served by the host's kernel")]
     NotTaken(#[source] std::io::Error),
 }
 
@@ -327,7 +327,7 @@ impl Queues {
             state.in_flight.iter_mut().skip(queue).take(1).for_each(|count| *count = 0);
         }
         if let Err(error) = taken {
-            tracing::warn!(%error, "a virtio device cannot be served outside");
+            tracing::warn!(%error, "the queues of a virtio device cannot be served by the host's kernel");
             state.in_flight.fill(0);
             if !state.reset {
                 self.fail(&mut state, &QueueError::NotTaken(error));

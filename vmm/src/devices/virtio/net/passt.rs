@@ -48,16 +48,16 @@ pub struct NoForward;
 #[derive(Debug, thiserror::Error)]
 pub enum PasstError {
     /// It is not installed.
-    #[error("the program passt is not there: must be installed (Debian: apt-get install passt)")]
+    #[error("the program passt was not found: must be installed (Debian: apt-get install passt)")]
     Missing,
     /// It does not start.
     #[error("the program passt cannot be started: {0}")]
     Start(#[from] io::Error),
     /// A port is in use.
-    #[error("a port cannot be had, says passt: {0}: must be free, and one that this user may have")]
+    #[error("passt cannot use a port: {0}: must be free, and allowed for this user")]
     Port(String),
     /// It has ended.
-    #[error("passt gives up: {0}")]
+    #[error("passt has failed: {0}")]
     Refused(String),
 }
 

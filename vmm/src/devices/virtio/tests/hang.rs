@@ -163,7 +163,7 @@ fn a_pause_waits_for_the_request_but_not_for_ever() {
     let mut hung = Hung::new();
     hung.worker.ask_to_pause();
     let error = hung.worker.await_pause(SHORT).unwrap_err().to_string();
-    assert_eq!(error, "worker test: a request has not come to its end within 0 s");
+    assert_eq!(error, "worker test: a request has not completed within 0 s");
     hung.finish.send(()).unwrap();
     hung.worker.await_pause(LONG).unwrap();
     hung.expect(&[Call::Pause]);
