@@ -257,7 +257,7 @@ fn restart_fails() -> Result<(), Failed> {
 
 /// What a request waits for behind its head is part of the start, and of no client's.
 fn zero() -> Result<(), Failed> {
-    const WAIT: Duration = Duration::from_millis(500);
+    const WAIT: Duration = Duration::from_secs(1);
     let server = Server::start();
     let mut vm: Value = serde_json::from_str(&vm(&server))?;
     let timeline = server.directory.path().join("timeline");
@@ -272,7 +272,8 @@ fn zero() -> Result<(), Failed> {
     put(&server, "vm.shutdown", "")?;
     let timeline: Value = serde_json::from_slice(&fs::read(timeline)?)?;
     let first = timeline["marks"][0]["ns"].as_u64().map(Duration::from_nanos);
-    require(first >= Some(WAIT) && timeline["zero"] == "request to start the VM", || timeline.to_string())?;
+    // A busy host is late to see the request begin; that is not half of what it then waits for.
+    require(first >= Some(WAIT / 2) && timeline["zero"] == "request to start the VM", || timeline.to_string())?;
     put(&server, "vmm.shutdown", "")
 }
 
