@@ -104,7 +104,7 @@ pub(crate) struct BootArgs {
     pub(crate) memory: String,
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) cpus: u8,
+    pub(crate) cpus: u16,
     /// Boot through UEFI firmware, from a disk with an EFI system partition
     #[arg(long)]
     pub(crate) firmware: bool,
@@ -164,7 +164,7 @@ pub(crate) struct SweepArgs {
     /// A boot without init for so long has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u32,
-    /// Results file
+    /// Results file; compressed if its name ends in .zst
     #[arg(long, value_name = "FILE", default_value = "results.json")]
     out: PathBuf,
     /// Go on with the results file of the same sweep
@@ -233,7 +233,7 @@ pub(crate) struct SoakArgs {
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// Hosts side by side
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     hosts: u8,
     /// A boot that has not ended by then has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]

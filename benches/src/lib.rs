@@ -10,7 +10,7 @@
 //! let door = Door::open(None)?;
 //! let outcome = door.run(&HostOptions::default(), &Command::new("/usr/bin/true"))?;
 //! assert_eq!(outcome.code, 0);
-//! # Ok::<(), flatboot_bench::Error>(())
+//! # anyhow::Ok(())
 //! ```
 
 pub mod artifact;
@@ -18,6 +18,7 @@ pub mod command;
 pub mod compare;
 pub mod direct;
 pub mod door;
+pub mod error;
 pub mod guest;
 pub mod host;
 pub mod initramfs;
@@ -37,21 +38,11 @@ pub mod work;
 
 mod ablation;
 mod atomic_file;
+mod json_file;
 mod rates;
 mod served;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
-pub use door::{Door, Error, Kvm, Session, SessionControl};
+pub use door::{Door, Kvm, Session, SessionControl};
+pub use error::Error;
 pub use host::{HostOptions, HostSession};
-
-/// One line: an error and, after colons, its causes.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
-    }
-    line
-}

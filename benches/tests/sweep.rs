@@ -278,7 +278,7 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--mode", "quick"]), &["quick", "serial, stock, parallel, async, ondemand"]);
     refuses(&lab, &with(&["--memory", "1GB"]), &["1GB", "512M"]);
     refuses(&lab, &with(&["--memory", ""]), &["--memory"]);
-    refuses(&lab, &with(&["--cpus", "256"]), &["256", "1 to 255"]);
+    refuses(&lab, &with(&["--cpus", "1025"]), &["1025", "1 to 1024"]);
     refuses(&lab, &with(&["--threads", "101%"]), &["101%"]);
     refuses(&lab, &with(&["--without", "haste"]), &["haste", "low-zones, async, arenas"]);
     refuses(&lab, &with(&["--without", "arenas"]), &["--without arenas", "--mode async with --vmm flatboot"]);

@@ -134,7 +134,7 @@ fn points(mut groups: Vec<Group<'_>>) -> Vec<Point<'_>> {
 }
 
 /// Whether (vCPUs, bytes) are VM sizes as people buy them: more than one, and no two alike in vCPUs or in memory.
-pub(super) fn is_shapes(shapes: impl Iterator<Item = (u8, u64)>) -> bool {
+pub(super) fn is_shapes(shapes: impl Iterator<Item = (u16, u64)>) -> bool {
     let shapes: std::collections::BTreeSet<_> = shapes.collect();
     let distinct = |mut keys: Vec<u64>| {
         keys.sort_unstable();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page. maud escapes all text; only pictures, style and script go in as they are.
 
+use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use super::chart::{self, DrawError, Words};
+use super::chart::{self, Words};
 use super::format::{bytes, count, unbroken};
 use super::headline::{Headline, headline};
 use super::model::Section;
@@ -23,7 +24,7 @@ const WIDE: u32 = 1080;
 const HALF: u32 = 540;
 
 /// The report as HTML.
-pub(super) fn page(sections: &[Section<'_>]) -> Result<String, DrawError> {
+pub(super) fn page(sections: &[Section<'_>]) -> Result<String> {
     let headline = sections.first().map(|section| headline(&plot::init(&section.lines)));
     let headline = headline.unwrap_or(Headline { main: "Nothing was measured".into(), others: Vec::new() });
     let bodies: Result<Vec<_>, _> =
@@ -93,7 +94,7 @@ fn method(section: &Section<'_>, named: bool) -> Markup {
     } }
 }
 
-fn section(id: &str, section: &Section<'_>) -> Result<Markup, DrawError> {
+fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
     let init = plot::init(&section.lines);
     let memory = plot::memory(&section.lines);
     let scaling = plot::scaling(&section.lines);
@@ -143,7 +144,7 @@ fn part(title: &str, content: &Markup) -> Markup {
 }
 
 /// Charts of one question with their legend.
-fn panels(id: &str, panels: &Panels) -> Result<Markup, DrawError> {
+fn panels(id: &str, panels: &Panels) -> Result<Markup> {
     if panels.plots.is_empty() {
         return Ok(html! { p.nothing { "No boot that counts has reached init." } });
     }
@@ -166,7 +167,7 @@ fn panels(id: &str, panels: &Panels) -> Result<Markup, DrawError> {
     })
 }
 
-fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup, DrawError> {
+fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup> {
     let title = format!("{}, {}", panels.quantity, plot.title);
     let words = Words { id, title: &title, description: &plot.described(panels.unit) };
     let svg = chart::lines(plot, panels.unit, panels.max(plot), width, &words)?;
@@ -179,7 +180,7 @@ fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup, 
     })
 }
 
-fn bars(id: &str, phases: &Phases) -> Result<Markup, DrawError> {
+fn bars(id: &str, phases: &Phases) -> Result<Markup> {
     if phases.bars.is_empty() {
         return Ok(html! { p.nothing { "No VMM and no guest reported marks." } });
     }
@@ -203,7 +204,7 @@ fn bars(id: &str, phases: &Phases) -> Result<Markup, DrawError> {
     })
 }
 
-fn vcpus(id: &str, scaling: &Panels) -> Result<Markup, DrawError> {
+fn vcpus(id: &str, scaling: &Panels) -> Result<Markup> {
     if scaling.plots.is_empty() {
         return Ok(html! { p.nothing { "No memory size was booted with more than one vCPU count." } });
     }

@@ -120,7 +120,7 @@ fn over_memory(lines: &[Line<'_>], values: impl Fn(&Point<'_>) -> Vec<u64>) -> V
         return plot("VM sizes".into(), tracks, called).into_iter().collect();
     }
     let counts: BTreeSet<_> = shapes.iter().map(|(cpus, _)| *cpus).collect();
-    let chart = |cpus: u8| {
+    let chart = |cpus: u16| {
         let tracks = tracks(lines, |point| {
             let variant = point.group.variant;
             (variant.cpus == cpus).then(|| (variant.memory_bytes, values(point)))
@@ -207,8 +207,8 @@ mod tests {
         panels.plots.into_iter().map(|plot| (plot.title.clone(), ticks(plot))).collect()
     }
 
-    fn of_shapes(shapes: &[(u8, u64)]) -> Results {
-        let shape = |(cpus, gib): &(u8, u64)| crate::results::Variant {
+    fn of_shapes(shapes: &[(u16, u64)]) -> Results {
+        let shape = |(cpus, gib): &(u16, u64)| crate::results::Variant {
             cpus: *cpus,
             ..variant("flatboot", "serial", gib * GIB)
         };

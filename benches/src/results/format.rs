@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const FORMAT: &str = "flatboot-bench results";
 /// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`],
 /// 2 nothing of [`Sweep::host_pages`], 3 nothing of [`Sweep::work`].
-pub const VERSION: u32 = 4;
+pub const VERSION: u64 = 4;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Results {
     /// [`FORMAT`].
     pub format: String,
     /// [`VERSION`].
-    pub version: u32,
+    pub version: u64,
     /// What was asked for.
     pub sweep: Sweep,
     /// Where it ran.
@@ -96,7 +96,7 @@ pub struct Variant {
     /// Guest memory.
     pub memory_bytes: u64,
     /// vCPUs.
-    pub cpus: u8,
+    pub cpus: u16,
 }
 
 /// Where a sweep ran, and with what.

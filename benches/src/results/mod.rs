@@ -12,7 +12,7 @@ mod groups;
 mod words;
 
 pub use blocks::{Block, blocks};
-pub use file::{ResultsError, can_save, load, save};
+pub use file::{can_save, load, save};
 pub use format::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
 };

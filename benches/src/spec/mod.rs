@@ -24,7 +24,7 @@ pub use bound::Bound;
 pub use outcome::{Outcome, Status};
 pub use promise::{Promise, Proof, Section};
 pub use promises::PROMISES;
-pub use run::{Options, SpecError, list, run};
+pub use run::{Misuse, Options, list, run};
 pub use samples::{Sample, Samples};
 pub use speed::Claim;
 pub use sweeps::{Measure, SweepClaim};

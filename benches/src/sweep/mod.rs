@@ -2,7 +2,6 @@
 //! A sweep: every combination of sizes, modes and VMMs, booted round by round.
 
 mod engine;
-mod error;
 mod matrix;
 mod progress;
 mod setup;
@@ -11,7 +10,6 @@ mod switches;
 mod vmm;
 
 pub use engine::{Finished, Request, run};
-pub use error::SweepError;
 pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, size};
 pub use progress::describe;
 pub use stop::Stop;

@@ -161,7 +161,7 @@ pub struct Guest<'a> {
     /// Memory.
     pub memory_bytes: u64,
     /// vCPUs.
-    pub cpus: u8,
+    pub cpus: u16,
     /// The table of the hand-off, for a VMM that does not make one itself.
     pub table: Option<&'a Path>,
     /// The disk with the userland of its workloads, if it is to work; that they are asked for is in [`Guest::cmdline`] already.

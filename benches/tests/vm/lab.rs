@@ -151,7 +151,7 @@ impl Lab {
             session
         } else {
             let writable = vec![self.scratch.path().to_path_buf()];
-            let kernel = self.door.host_kernel()?;
+            let kernel = self.door.host_kernel().map_err(DoorError::from)?;
             self.door.start(&HostOptions { writable, kernel, ..HostOptions::default() })?
         };
         let result = run(&mut session);
