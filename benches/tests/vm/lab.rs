@@ -162,6 +162,16 @@ impl Lab {
     }
 }
 
+/// `script` in a directory of the host's memory, which is gone when it ends, whatever ends it. `end` comes before that: what it
+/// cannot do is not there to be done.
+pub(crate) fn in_memory(end: &str, script: &str) -> String {
+    format!(
+        "set -e; PATH=$PATH:/usr/sbin:/sbin; cd \"$(mktemp -d -p /dev/shm)\"\n\
+         trap '{{ {end}; }} 2>/dev/null || :; rm -rf \"$PWD\"' EXIT\n\
+         {script}"
+    )
+}
+
 /// What flatboot says if KVM itself has failed.
 fn gave_up(ended: &Ended) -> Option<String> {
     let said = String::from_utf8_lossy(&ended.outcome.stderr);
