@@ -38,9 +38,11 @@ pub mod work;
 
 mod ablation;
 mod atomic_file;
+mod init_times;
 mod json_file;
 mod rates;
 mod served;
+mod table;
 
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
 pub use door::{Door, Kvm, Session, SessionControl};

@@ -15,6 +15,7 @@ use super::output::HEAD;
 use super::phases::{self, Phases};
 use super::plot::{self, Panels, Plot};
 use super::{facts, tables};
+use crate::{ablation, init_times, rates};
 
 const CSS: &str = include_str!("report.css");
 const JS: &str = include_str!("report.js");
@@ -99,6 +100,11 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
     let memory = plot::memory(&section.lines);
     let scaling = plot::scaling(&section.lines);
     let failures = tables::failures(section);
+    let tables = [
+        ("Summary", tables::of_files(section, |groups| Some(init_times::table(groups)))),
+        ("What each part is worth", tables::of_files(section, ablation::table)),
+        ("What guests got done", tables::of_files(section, rates::table)),
+    ];
     Ok(html! {
         (part("Time to init over memory", &panels(id, &init)?))
         (part("Where the time goes", &bars(id, &phases::phases(&section.lines))?))
@@ -107,25 +113,7 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
             (panels(id, &memory)?)
         }))
         (part("Scaling over vCPUs", &vcpus(id, &scaling)?))
-        (part("Summary", &html! {
-            p { "Spread: the middle half of the samples, from the 25th to the 75th percentile, over the median. To smallest: the "
-                "median over that of the smallest VM of the same line." }
-            (tables::summary(&section.lines))
-        }))
-        @if let Some(parts) = tables::parts(section) { (part("What each part is worth", &html! {
-            p {
-                "One part switched off, against the full set: the ratio of the median times to init. 1.5 says that boots take half as "
-                "long again without the part; an interval that contains 1 shows no difference."
-            }
-            (parts)
-        })) }
-        @if let Some(work) = tables::work(section) { (part("What guests got done", &html! {
-            p {
-                "In a second, after their boot, and over what the same guest got done under QEMU: 2 says twice as much; an interval "
-                "that contains 1 shows no difference."
-            }
-            (work)
-        })) }
+        @for (title, table) in tables { @if let Some(table) = table { (part(title, &table)) } }
         @if let Some(failures) = failures { (part("Failed boots", &failures)) }
         (part("Raw samples", &html! {
             p {

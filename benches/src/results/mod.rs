@@ -11,6 +11,7 @@ mod format;
 mod groups;
 mod words;
 
+pub(crate) use blocks::is_shapes;
 pub use blocks::{Block, blocks};
 pub use file::{can_save, load, save};
 pub use format::{
