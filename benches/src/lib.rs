@@ -40,6 +40,7 @@ mod ablation;
 mod atomic_file;
 mod init_times;
 mod json_file;
+mod progress;
 mod rates;
 mod served;
 mod table;

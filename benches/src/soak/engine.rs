@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -19,6 +19,7 @@ use super::{judge, log};
 use crate::command::Command;
 use crate::door::{Door, Session};
 use crate::host::HostOptions;
+use crate::progress::Progress;
 use crate::sweep::Stop;
 use crate::{artifact, initramfs};
 
@@ -31,10 +32,6 @@ const BOOTS_OF_A_HOST: u64 = 25;
 const STARTS: u32 = 4;
 /// What the attendant may need besides the boot.
 const OVERHEAD: Duration = Duration::from_secs(120);
-/// How often progress is told, if there is any.
-const PROGRESS: Duration = Duration::from_secs(5);
-/// How often it is told if there is none, so that nobody takes a slow host for a dead one.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a user asks for.
 #[derive(Debug, Clone)]
@@ -75,7 +72,7 @@ pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tal
         };
         let workers: Vec<_> = stops.iter().map(of).collect();
         drop(sender);
-        let tally = bench.follow(&receiver, out)?;
+        let tally = follow(&receiver, out)?;
         // Said whatever has ended the workers: hours may be in it.
         writeln!(out, "{tally}").context("standard output")?;
         let ended = workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(())));
@@ -121,28 +118,20 @@ impl<'a> Bench<'a> {
         let wanted = self.request.boots.is_none_or(|boots| index < boots);
         wanted.then(|| Plan::of(self.request.seed.wrapping_add(index)))
     }
+}
 
-    /// Counts what workers tell until the last of them is gone.
-    fn follow(&self, told: &Receiver<Told>, out: &mut dyn Write) -> Result<Tally> {
-        let (mut tally, mut shown) = (Tally::default(), (Tally::default(), Instant::now()));
-        loop {
-            match told.recv_timeout(PROGRESS) {
-                Ok(told) => {
-                    tally.count(told.is_ok());
-                    if let Err(line) = told {
-                        writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(tally),
-            }
-            let often = if tally == shown.0 { PATIENCE } else { PROGRESS };
-            if shown.1.elapsed() >= often {
-                shown = (tally, Instant::now());
-                eprintln!("==> {} s: {tally}", self.since.elapsed().as_secs());
-            }
+/// Counts what workers tell until the last of them is gone.
+fn follow(told: &Receiver<Told>, out: &mut dyn Write) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let progress = Progress::begin("soak".to_owned());
+    for told in told {
+        tally.count(told.is_ok());
+        if let Err(line) = told {
+            progress.aside(|| writeln!(out, "{line}").and_then(|()| out.flush())).context("standard output")?;
         }
+        progress.show(&tally.to_string());
     }
+    Ok(tally)
 }
 
 /// One host after another, and their boots.

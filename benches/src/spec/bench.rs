@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::footprint;
-use super::progress::Progress;
 use super::samples::{Sample, Samples};
 use super::stop::Stop;
 use crate::door::{Door, Kvm, Session};
 use crate::guest::Guest;
 use crate::host::HostOptions;
+use crate::progress::Progress;
 use crate::{artifact, initramfs};
 
 /// A measurement did not come about.
@@ -109,7 +109,7 @@ impl Bench {
         variants: &[Variant],
         runs: usize,
         stop: &Stop,
-        progress: &mut Progress,
+        progress: &Progress,
     ) -> Result<Samples> {
         let mut samples = Samples::default();
         progress.expect((runs + 1) * variants.len());

@@ -9,7 +9,6 @@ mod cargo;
 mod clocks;
 pub mod footprint;
 mod outcome;
-mod progress;
 mod promise;
 mod promises;
 mod run;

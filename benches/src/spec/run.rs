@@ -12,7 +12,6 @@ use tempfile::TempDir;
 
 use super::bench::Bench;
 use super::outcome::{Outcome, Status};
-use super::progress::{Progress, clock};
 use super::promise::{Promise, Proof, Section};
 use super::promises::PROMISES;
 use super::speed::Claim;
@@ -21,6 +20,7 @@ use super::sweeps::{self, SweepClaim};
 use super::{cargo, clocks, script};
 use crate::command::EXIT_HOST;
 use crate::json_file;
+use crate::progress::{Progress, clock};
 use crate::terminal::bytes;
 
 /// Exit code when a promise is missed.
@@ -116,9 +116,10 @@ impl Runner<'_> {
         let mut outcomes = Vec::new();
         for (index, promise) in chosen.iter().enumerate() {
             let label = format!("({} of {}) {}", index + 1, chosen.len(), promise.name);
-            let mut progress = Progress::begin(label);
-            let outcome = self.prove(promise, &mut progress);
-            progress.clear();
+            let progress = Progress::begin(label);
+            let outcome = self.prove(promise, &progress);
+            let took = progress.elapsed();
+            drop(progress);
             if self.stop.signal().is_some() {
                 break;
             }
@@ -129,7 +130,7 @@ impl Runner<'_> {
             if section.replace(promise.section) != Some(promise.section) {
                 heading(promise.section, out).context(OUTPUT)?;
             }
-            line(promise, &outcome, progress.elapsed(), out).context(OUTPUT)?;
+            line(promise, &outcome, took, out).context(OUTPUT)?;
             if self.options.details || !matches!(outcome.status, Status::Held | Status::CannotHere(_)) {
                 details(&outcome, out).context(OUTPUT)?;
             }
@@ -141,8 +142,7 @@ impl Runner<'_> {
         Ok(exit_code(&outcomes))
     }
 
-    fn prove(&mut self, promise: &Promise, progress: &mut Progress) -> Outcome {
-        progress.show("");
+    fn prove(&mut self, promise: &Promise, progress: &Progress) -> Outcome {
         let outcome = match &promise.proof {
             Proof::Tests(arguments) => {
                 let log = self.options.keep.join(format!("{}.log", promise.name));
@@ -150,7 +150,7 @@ impl Runner<'_> {
             }
             Proof::Script(path) => {
                 let log = self.options.keep.join(format!("{}.log", promise.name));
-                return script::run(path, &log, progress);
+                return script::run(path, &log);
             }
             Proof::Speed(claim) => self.speed(promise.name, claim, progress),
             Proof::Sweep(claim) => self.sweep(promise.name, claim, progress),
@@ -161,7 +161,7 @@ impl Runner<'_> {
         outcome.unwrap_or_else(|error| Outcome::not_run(format!("{error:#}")))
     }
 
-    fn clocks(&self, name: &str, bound: f64, progress: &mut Progress) -> Result<Outcome> {
+    fn clocks(&self, name: &str, bound: f64, progress: &Progress) -> Result<Outcome> {
         let runs = self.options.runs;
         let file = sample_file(name, &self.options.keep);
         progress.show(&format!("a sweep of {} boots", runs + 1));
@@ -171,7 +171,7 @@ impl Runner<'_> {
         Ok(Outcome { status, measured: format!("{percent:.2} %  (median of {runs})"), details })
     }
 
-    fn sweep(&self, name: &str, claim: &SweepClaim, progress: &mut Progress) -> Result<Outcome> {
+    fn sweep(&self, name: &str, claim: &SweepClaim, progress: &Progress) -> Result<Outcome> {
         let file = sample_file(name, &self.options.keep);
         let arguments = claim.arguments();
         progress.show(&format!("flatboot-bench run {}", arguments.join(" ")));
@@ -180,7 +180,7 @@ impl Runner<'_> {
         Ok(outcome)
     }
 
-    fn footprint(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome> {
+    fn footprint(&mut self, bound: u64, progress: &Progress) -> Result<Outcome> {
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
         let guest = bench.guest("guest")?;
         progress.show("one guest with 1 vCPU and 128 MiB");
@@ -189,14 +189,14 @@ impl Runner<'_> {
         Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.door().to_string()] })
     }
 
-    fn program(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome> {
+    fn program(&mut self, bound: u64, progress: &Progress) -> Result<Outcome> {
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
         let size = bench.size_of_flatboot()?;
         let status = if size <= bound << 20 { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured: bytes(size), details: Vec::new() })
     }
 
-    fn speed(&mut self, name: &str, claim: &Claim, progress: &mut Progress) -> Result<Outcome> {
+    fn speed(&mut self, name: &str, claim: &Claim, progress: &Progress) -> Result<Outcome> {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         if cpus < claim.cpus {
             return Ok(Outcome::cannot_here(format!("it takes {} processors, there is {cpus}", claim.cpus)));
@@ -233,11 +233,12 @@ impl Runner<'_> {
 
 /// What boots need, found when it is first needed.
 fn open<'a>(bench: &'a mut Option<Result<Bench, String>>, scratch: &Path, progress: &Progress) -> Result<&'a Bench> {
-    // The kernels' build writes lines of its own.
-    progress.clear();
     let open = || {
-        eprintln!("==> looking for flatboot, KVM and kernels");
-        Bench::open(scratch).map_err(|error| format!("{error:#}"))
+        // The kernels' build writes lines of its own.
+        progress.aside(|| {
+            eprintln!("==> looking for flatboot, KVM and kernels");
+            Bench::open(scratch).map_err(|error| format!("{error:#}"))
+        })
     };
     bench.get_or_insert_with(open).as_ref().map_err(|why| anyhow!("{why}"))
 }

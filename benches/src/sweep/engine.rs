@@ -2,15 +2,14 @@
 //! The sweep itself: setup, then boot after boot, each saved before the next begins.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::matrix::Matrix;
-use super::progress::{Progress, describe};
+use super::matrix::{Matrix, describe};
 use super::setup;
 use super::stop::Stop;
 use super::switches::{FULL_SET, Place, Switch, word};
@@ -20,6 +19,7 @@ use crate::door::Door;
 use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
+use crate::progress::Progress;
 use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Sweep, VERSION, Variant};
 use crate::work::{self, Workload};
 use crate::{artifact, initramfs};
@@ -257,25 +257,32 @@ impl Bench {
     }
 
     fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<()> {
-        let mut progress = Progress::default();
         let done = results.boots.len();
         let sweep = results.sweep.clone();
+        let all = sweep.boots_wanted();
+        let progress = Progress::begin("sweep".to_owned());
+        progress.expect(usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(done));
         for (index, (variant, round)) in sweep.boots().enumerate().skip(done) {
             if stop.is_asked() {
                 break;
             }
-            progress.begin(&sweep, index as u64, variant, round);
-            let since = Instant::now();
+            let rounds = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", sweep.runs) };
+            let what = format!("{rounds}  {}", describe(&sweep.variants[variant]));
+            progress.show(&what);
             let end = self.boot(&sweep, variant, stop)?;
             if stop.is_asked() {
                 // Whatever came of it was the stop's doing.
                 break;
             }
-            progress.end(&sweep, index as u64 + 1, (variant, round), (&end, since.elapsed()));
+            let (result, reached) = match &end {
+                End::Init(sample) => (format!("{} ms", sample.init_ns / 1_000_000), true),
+                End::Failed { why, .. } => (format!("FAILED: {why}"), false),
+            };
+            progress.say(&format!("{:>4}/{all}  {what}  {result}", index + 1), reached);
+            progress.done(1);
             results.boots.push(Boot { variant, round, end });
             results::save(results, out)?;
         }
-        Progress::finish();
         Ok(())
     }
 

@@ -78,6 +78,13 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// "flatboot parallel, 4 GiB, 2 vCPUs"
+#[must_use]
+pub fn describe(variant: &Variant) -> String {
+    let plural = if variant.cpus == 1 { "" } else { "s" };
+    format!("{}, {}, {} vCPU{plural}", variant.kind(), size(variant.memory_bytes), variant.cpus)
+}
+
 impl FromStr for Cpus {
     type Err = String;
 
