@@ -146,10 +146,10 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', conflicts_with = "until")]
     work: Vec<Works>,
     /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init
-    #[arg(long, value_name = "init|filled", default_value_t)]
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "init|filled")]
     until: Until,
     /// Pages that the host may back guest memory with: those that it gives to a VMM that asks for huge ones, or only 4K
-    #[arg(long, value_name = "any|4K", default_value_t)]
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "any|4K")]
     host_pages: HostPages,
     /// Caps on the threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// What [`Results::format`] says.
@@ -48,7 +48,7 @@ pub struct Sweep {
 }
 
 /// The pages that the host may back a VMM's memory with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum HostPages {
     /// Those that host and VMM agree on: transparent huge pages where the VMM asks for them.
     #[default]
@@ -56,19 +56,8 @@ pub enum HostPages {
     Any,
     /// 4 KiB each: transparent huge pages are disabled for the VMM's process (`PR_SET_THP_DISABLE`), whatever it asks for.
     #[serde(rename = "4K")]
+    #[value(name = "4K")]
     Small,
-}
-
-impl FromStr for HostPages {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "any" => Ok(Self::Any),
-            "4K" => Ok(Self::Small),
-            _ => Err(format!("{text:?}: must be any or 4K")),
-        }
-    }
 }
 
 impl fmt::Display for HostPages {
