@@ -18,7 +18,7 @@ use flatboot_bench::{Command, HostOptions, soak, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
 ///
-/// Exit codes of `door` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
+/// Exit codes of `exec` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
 /// the host failed, 126 if the program cannot be executed, 127 if it does not exist, 2 if this command line is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "flatboot-bench", version, max_term_width = 120)]
@@ -45,7 +45,8 @@ pub(crate) enum Verb {
     ///
     /// `flatboot check` decides; `FLATBOOT_KVM=real`, emulated or auto (the default) overrides it. One line on standard error
     /// says which it is.
-    Door(DoorArgs),
+    #[command(alias = "door")]
+    Exec(ExecArgs),
     /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
     Host {
         #[command(subcommand)]
@@ -324,7 +325,7 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DoorArgs {
+pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     /// flatboot binary whose check decides [default: FLATBOOT, else the one beside this program, else the tree's build]

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::api_boot;
+use crate::backend::Session;
 use crate::command::{Command, Outcome};
-use crate::door::Session;
-use crate::served;
 
 /// What starts every line that the tiny init reports.
 const REPORT: &str = "FLATBOOT ";
@@ -44,7 +44,7 @@ pub struct Guest {
     pub cmdline: String,
     /// More options of `flatboot run`.
     pub options: Vec<OsString>,
-    /// Where the timeline goes; must be writable behind the door.
+    /// Where the timeline goes; must be writable on the host.
     pub timeline: Option<PathBuf>,
     /// The guest is ended after this time.
     pub limit: Duration,
@@ -171,7 +171,7 @@ impl Guest {
                 command = command.arg(option).arg(file);
             }
         }
-        if self.served { served::instead_of(command) } else { command }
+        if self.served { api_boot::instead_of(command) } else { command }
     }
 
     /// Runs it to its end.

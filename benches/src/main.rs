@@ -19,7 +19,7 @@ use verbs::{boot, host, manuals, results, soak, spec, sweep};
 fn main() -> ExitCode {
     ExitCode::from(match Cli::parse().verb {
         Verb::Boot(args) => or_of_host(boot::boot(&args)),
-        Verb::Door(args) => or_of_host(host::door(&args)),
+        Verb::Exec(args) => or_of_host(host::exec(&args)),
         Verb::Run(args) => or(2, sweep::run(&args)),
         Verb::Show { file } => or(2, results::show(&file)),
         Verb::Compare(args) => or(2, results::compare(&args)),

@@ -16,7 +16,7 @@ use rustix::thread::disable_transparent_huge_pages;
 use super::marks::{self, PortReader, Reported, now_ns};
 use super::memory;
 use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Until};
-use super::company::Company;
+use super::peer::Peer;
 use crate::results::{End, HostPages, Sample};
 use crate::work;
 
@@ -62,7 +62,7 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
         MarksFrom::Port(path) => Some(PortReader::start(path)?),
         MarksFrom::Timeline(_) | MarksFrom::Nowhere => None,
     };
-    let _company = (order.until == Until::Worked).then(Company::start).transpose()?;
+    let _peer = (order.until == Until::Worked).then(Peer::start).transpose()?;
     // Once for nothing: the program and its libraries are then in memory for every VMM alike.
     let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{self, Answer};
-use super::left;
+use super::leftovers;
 use super::order::{DISK, Order, SOCKET, STDERR, STDOUT, Seen, TIMELINE};
 use super::step::Step;
 use crate::observe::Interrupted;
@@ -35,7 +35,7 @@ const INTERFACES: &str = "/sys/class/net";
 /// Carries out `order` and never leaves its VMM behind. Errors are the attendant's own.
 pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     let directory = directory()?;
-    let taps = left::taps(Path::new(INTERFACES))?;
+    let taps = leftovers::taps(Path::new(INTERFACES))?;
     for number in 0..order.disks {
         File::create_new(directory.path().join(format!("{DISK}{number}")))?.set_len(DISK_BYTES)?;
     }
@@ -51,8 +51,8 @@ pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     }
     boot.end()?;
     if seen.code.is_some() {
-        seen.left.extend(left::files(directory.path())?);
-        seen.left.extend(left::taps(Path::new(INTERFACES))?.into_iter().filter(|tap| !taps.contains(tap)));
+        seen.left.extend(leftovers::files(directory.path())?);
+        seen.left.extend(leftovers::taps(Path::new(INTERFACES))?.into_iter().filter(|tap| !taps.contains(tap)));
     }
     seen.console = boot.text(&order.console);
     seen.stderr = boot.text(STDERR);

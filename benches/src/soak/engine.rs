@@ -16,8 +16,8 @@ use super::order::{Order, Seen};
 use super::plan::Plan;
 use super::tally::Tally;
 use super::{judge, log};
+use crate::backend::{Backend, Session};
 use crate::command::Command;
-use crate::door::{Door, Session};
 use crate::host::HostOptions;
 use crate::progress::Progress;
 use crate::sweep::Stop;
@@ -56,7 +56,7 @@ type Told = std::result::Result<(), String>;
 /// Boots until time is up, a stop is asked for, or there is no host. Failures and the sum of all are told on `out`.
 pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tally> {
     let bench = Bench::open(request)?;
-    eprintln!("==> {}", bench.door);
+    eprintln!("==> {}", bench.backend);
     eprintln!(
         "==> from seed {}, {} at a time; logs of failures: {}",
         request.seed,
@@ -84,7 +84,7 @@ pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tal
 struct Bench<'a> {
     request: &'a Request,
     since: Instant,
-    door: Door,
+    backend: Backend,
     own: PathBuf,
     flatboot: PathBuf,
     kernel: PathBuf,
@@ -100,13 +100,13 @@ impl<'a> Bench<'a> {
         fs::create_dir_all(&request.keep).with_context(keep)?;
         let flatboot = artifact::needed_flatboot(None)?;
         let kernel = artifact::kernel("guest")?.join("vmlinux");
-        let door = Door::open(Some(&flatboot))?;
+        let backend = Backend::open(Some(&flatboot))?;
         let scratch = tempfile::Builder::new().prefix("flatboot-soak-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
         let memory = HOST_MEMORY.parse().unwrap_or_default();
-        let options = HostOptions { kernel: door.host_kernel()?, memory, ..HostOptions::default() };
+        let options = HostOptions { kernel: backend.host_kernel()?, memory, ..HostOptions::default() };
         let own = env::current_exe().context("temporary directory")?;
-        Ok(Self { request, since: Instant::now(), door, own, flatboot, kernel, options, next: 0.into(), scratch })
+        Ok(Self { request, since: Instant::now(), backend, own, flatboot, kernel, options, next: 0.into(), scratch })
     }
 
     /// The next boot, if there is to be one.
@@ -214,7 +214,7 @@ impl Worker<'_> {
         self.boots = 1;
         let mut starts = 1;
         loop {
-            match self.bench.door.start(&self.bench.options) {
+            match self.bench.backend.start(&self.bench.options) {
                 Err(error) if starts < STARTS && !self.stop.is_asked() => {
                     starts += 1;
                     eprintln!("==> a host did not start, another one is: {:#}", anyhow!(error));

@@ -7,19 +7,19 @@
 
 mod attend;
 mod dice;
+mod display;
 mod draw;
 mod end;
 mod engine;
 mod http;
 mod judge;
-mod left;
+mod leftovers;
 mod log;
 mod order;
 mod plan;
 mod splat;
 mod step;
 mod tally;
-mod words;
 
 pub use attend::attend;
 pub use end::End;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::footprint;
 use super::samples::{Sample, Samples};
 use super::stop::Stop;
-use crate::door::{Door, Kvm, Session};
+use crate::backend::{Backend, Kvm, Session};
 use crate::guest::Guest;
 use crate::host::HostOptions;
 use crate::progress::Progress;
@@ -33,11 +33,11 @@ pub struct Variant {
 /// What boots need: found and built once.
 #[derive(Debug)]
 pub struct Bench {
-    door: Door,
+    backend: Backend,
     flatboot: PathBuf,
     /// The emulated host's kernel, if that is what is used.
     host_kernel: Option<PathBuf>,
-    /// Writable behind the door.
+    /// Writable on the host, too.
     scratch: PathBuf,
 }
 
@@ -45,18 +45,18 @@ impl Bench {
     /// Finds flatboot, decides about KVM, and writes the tiny initramfs into a directory below `scratch`.
     pub fn open(scratch: &Path) -> Result<Self> {
         let flatboot = artifact::needed_flatboot(None)?;
-        let door = Door::open(Some(&flatboot))?;
+        let backend = Backend::open(Some(&flatboot))?;
         let scratch = scratch.join("bench");
         fs::create_dir_all(&scratch).with_context(|| format!("{}: cannot be written", scratch.display()))?;
         initramfs::write_guest(&scratch.join("tiny.cpio"))?;
-        let host_kernel = door.host_kernel()?;
-        Ok(Self { door, flatboot, host_kernel, scratch })
+        let host_kernel = backend.host_kernel()?;
+        Ok(Self { backend, flatboot, host_kernel, scratch })
     }
 
     /// Which KVM is used, and why.
     #[must_use]
-    pub fn door(&self) -> &Door {
-        &self.door
+    pub fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// Bytes of the program.
@@ -85,7 +85,7 @@ impl Bench {
 
     /// Where a socket can be made: it needs a file system of the host's own.
     pub(super) fn socket(&self, name: &str) -> PathBuf {
-        let sockets = if self.door.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
+        let sockets = if self.backend.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
         sockets.join(name)
     }
 
@@ -148,6 +148,6 @@ impl Bench {
     /// A fresh host.
     fn host(&self) -> Result<Session> {
         let writable = vec![self.scratch.clone()];
-        Ok(self.door.start(&HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() })?)
+        Ok(self.backend.start(&HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() })?)
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::backend::Session;
 use crate::command::Command;
-use crate::door::Session;
 use crate::guest::Guest;
 
 /// Runs its arguments with init's console in the file `$0`, waits for init's last line, shows the mappings, ends it.
@@ -24,7 +24,7 @@ const GUEST_MEMORY: &str = "memfd:flatboot-guest-memory";
 
 /// KiB that are resident outside of guest memory when `guest`, given 1 vCPU, 128 MiB and a control socket, has done its checks.
 ///
-/// `console` is a file that may be written behind the door. Source: `Rss` in `/proc/PID/smaps`.
+/// `console` is a file that may be written on the host. Source: `Rss` in `/proc/PID/smaps`.
 pub fn measure(session: &mut Session, flatboot: &Path, guest: Guest, console: &Path) -> Result<u64> {
     let serial = format!("file={}", console.display());
     let guest = guest.cpus(1).memory("size=128M,shared=on").cmdline("flatboot.end=hang").options(["--serial", &serial]);

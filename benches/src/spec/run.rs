@@ -186,7 +186,7 @@ impl Runner<'_> {
         progress.show("one guest with 1 vCPU and 128 MiB");
         let kib = bench.footprint(guest)?;
         let status = if kib <= bound { Status::Held } else { Status::Missed };
-        Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.door().to_string()] })
+        Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.backend().to_string()] })
     }
 
     fn program(&mut self, bound: u64, progress: &Progress) -> Result<Outcome> {
@@ -209,7 +209,7 @@ impl Runner<'_> {
         let file = sample_file(name, &self.options.keep);
         // Whatever they say.
         json_file::write(&samples, &file)?;
-        outcome.details.push(format!("{}; raw samples: {}", bench.door(), file.display()));
+        outcome.details.push(format!("{}; raw samples: {}", bench.backend(), file.display()));
         Ok(outcome)
     }
 

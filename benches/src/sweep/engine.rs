@@ -14,8 +14,8 @@ use super::setup;
 use super::stop::Stop;
 use super::switches::{FULL_SET, Place, Switch, word};
 use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
+use crate::backend::Backend;
 use crate::command::Command;
-use crate::door::Door;
 use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
@@ -74,12 +74,12 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     let vmms = request.vmms.iter().map(setup::vmm).collect::<Result<Vec<_>, _>>()?;
     let earlier = earlier(request)?;
     let bench = Bench::open(request, vmms)?;
-    eprintln!("==> {}", bench.door);
+    eprintln!("==> {}", bench.backend);
     let surroundings = bench.surroundings(stop)?;
     fits(&request.matrix, &surroundings)?;
     let guest = setup::guest(&bench.kernel, bench.stock.as_deref(), &bench.initramfs())?;
     let guest = GuestFacts { userland: bench.userland.as_deref().and_then(setup::recipe), ..guest };
-    let facts = setup::facts(bench.door.kvm(), &surroundings, guest, &bench.vmms);
+    let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms);
     let mut results = match earlier {
         Some(earlier) => same(&request.out, earlier, &facts)?,
         None => {
@@ -200,7 +200,7 @@ fn fits(matrix: &Matrix, host: &Surroundings) -> Result<()> {
 
 /// What every boot needs.
 struct Bench {
-    door: Door,
+    backend: Backend,
     vmms: Vec<Vmm>,
     kernel: PathBuf,
     /// The kernel without the series, if it is booted.
@@ -219,12 +219,12 @@ impl Bench {
         let kernel = image(request.kernel.as_deref(), "guest")?;
         let has_stock = request.matrix.modes.iter().any(|mode| mode.is_stock());
         let stock = has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?;
-        let door = Door::open(flatboot.as_deref())?;
-        let host_kernel = door.host_kernel()?;
+        let backend = Backend::open(flatboot.as_deref())?;
+        let host_kernel = backend.host_kernel()?;
         let userland = (!request.work.is_empty()).then(artifact::work_disk).transpose()?;
         let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        Ok(Self { door, vmms, kernel, stock, host_kernel, userland, until: watched(request), scratch })
+        Ok(Self { backend, vmms, kernel, stock, host_kernel, userland, until: watched(request), scratch })
     }
 
     fn initramfs(&self) -> PathBuf {
@@ -242,7 +242,7 @@ impl Bench {
         let options_of_host = HostOptions { kernel: self.host_kernel.clone(), ..HostOptions::default() };
         let own = env::current_exe().context("temporary directory")?;
         let command = Command::new(own).arg("observe").args(options).arg("--").args(words).timeout(limit);
-        let mut session = self.door.start(&options_of_host)?;
+        let mut session = self.backend.start(&options_of_host)?;
         stop.guard(session.control(), Signal::TERM.as_raw());
         let outcome = session.run(&command);
         stop.release();

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::vmm::{Choice, Vmm};
 use crate::artifact;
-use crate::door::Kvm;
+use crate::backend::Kvm;
 use crate::observe::{Surroundings, surroundings};
 use crate::results::{Facts, GuestFacts, HostFacts};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use flatboot_bench::{Command, Door, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
+use flatboot_bench::{Backend, Command, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
 use rustix::process::Signal;
 
 use crate::cli::BootArgs;
@@ -29,23 +29,23 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8> {
     let stays = args.keep || args.ssh_port.is_some();
     let flatboot = artifact::needed_flatboot(args.flatboot.as_deref())?;
     let payload = Payload::made(args.firmware)?;
-    let door = Door::open(Some(&flatboot))?;
-    eprintln!("==> {door}");
+    let backend = Backend::open(Some(&flatboot))?;
+    eprintln!("==> {backend}");
     // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
-    let kernel_of_host = door.host_kernel()?;
+    let kernel_of_host = backend.host_kernel()?;
     if kernel_of_host.is_some() {
         eprintln!("==> starting the emulated KVM host (a few seconds)");
     }
     let mut command = command(args, &flatboot, &payload);
     command.timeout = (!stays).then_some(LIMIT);
     if let Some(port) = args.ssh_port {
-        command = command.args(["--net", &network(port, door.kvm())]);
+        command = command.args(["--net", &network(port, backend.kvm())]);
     }
     let ports = args.ssh_port.into_iter().collect();
     let options = HostOptions { drives: vec![payload.disk], ports, kernel: kernel_of_host, ..HostOptions::default() };
 
     let interrupts = Interrupts::catch().context("cannot handle signals")?;
-    let mut session = door.start(&options)?;
+    let mut session = backend.start(&options)?;
     let control = session.control();
     interrupts.forward_to(control.clone(), stays);
     let way = if args.firmware { " through UEFI firmware" } else { "" };

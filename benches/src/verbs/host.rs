@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `door`, `host run` and `host shell`.
+//! `exec`, `host run` and `host shell`.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use flatboot_bench::direct::DirectSession;
 use flatboot_bench::host::NO_TERMINAL;
-use flatboot_bench::{Command, Door, Error, Finish, HostOptions, HostSession, Kvm, Stdin, Streams, artifact};
+use flatboot_bench::{Backend, Command, Error, Finish, HostOptions, HostSession, Kvm, Stdin, Streams, artifact};
 
-use crate::cli::{DoorArgs, PlaceArgs, RunArgs};
+use crate::cli::{ExecArgs, PlaceArgs, RunArgs};
 use crate::interrupts::Interrupts;
 
-/// The door: directly or emulated.
-pub(crate) fn door(args: &DoorArgs) -> Result<u8> {
-    let door = Door::open(args.flatboot.as_deref())?;
-    eprintln!("flatboot-bench: {door}");
-    match door.kvm() {
+/// On this machine, or in a fresh emulated host.
+pub(crate) fn exec(args: &ExecArgs) -> Result<u8> {
+    let backend = Backend::open(args.flatboot.as_deref())?;
+    eprintln!("flatboot-bench: {backend}");
+    match backend.kvm() {
         Kvm::Emulated => emulated(&args.run),
         Kvm::Real => directly(&args.run),
     }

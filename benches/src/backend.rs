@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door: every program that needs KVM goes through it, to this machine's KVM or to the emulated host's.
+//! Where programs that need KVM run: on this machine, or in the emulated host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub enum Kvm {
 
 /// The decision, made once.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct Backend {
     kvm: Kvm,
     because: String,
 }
 
-/// A host behind the door, for several commands.
+/// A host, for several commands.
 #[derive(Debug)]
 pub enum Session {
     /// This machine.
@@ -68,7 +68,7 @@ impl SessionControl {
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match self.kvm {
             Kvm::Real => "this machine's KVM",
@@ -78,7 +78,7 @@ impl fmt::Display for Door {
     }
 }
 
-impl Door {
+impl Backend {
     /// Decides: as `FLATBOOT_KVM` says (`real`, `emulated`), or, for `auto` and without it, as `flatboot check` finds.
     pub fn open(flatboot: Option<&Path>) -> anyhow::Result<Self> {
         let variable = env::var_os("FLATBOOT_KVM");
