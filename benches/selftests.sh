@@ -60,7 +60,7 @@ run_test() {
 	local mode=$1 test=$2 console=$3 initramfs=$selftests/selftests.cpio words
 	[ "$test" != stress ] || initramfs=$selftests/with-stress.cpio
 	words="quiet debugfs=on memmap_init=$mode selftests=$test${seconds:+ seconds=$seconds}$(words_of "$test")"
-	"$bin/flatboot-bench" door --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus boot=2 \
+	"$bin/flatboot-bench" exec --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus boot=2 \
 		--memory "size=$memory" --kernel "$vmlinux" --initramfs "$initramfs" \
 		--cmdline "$words${cmdline:+ $cmdline}" >"$console" 2>"$console.stderr" </dev/null || true
 	grep -q '"check":"done"' "$console"

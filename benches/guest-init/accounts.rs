@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::files;
 use crate::memory::{meminfo_kib, node_meminfo_kib, vmstat_sum};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 const SETTINGS: &str = "/proc/sys/vm";
 const NODES: &str = "/sys/devices/system/node";
@@ -26,14 +26,10 @@ pub(crate) fn accounts() -> Outcome {
         reading = Reading::now()?;
     }
     let complaints = reading.complaints();
-    let report = fields([
-        ("complaints", json!(complaints)),
-        ("settings", settings()),
-        ("meminfo", lines(&reading.meminfo)),
-        ("zones", json!(reading.zones)),
-        ("nodes", json!(reading.nodes)),
-        ("free_pages", vmstat_sum(&reading.vmstat, "nr_free_pages").into()),
-    ]);
+    let report = json!({
+        "complaints": complaints, "settings": settings(), "meminfo": lines(&reading.meminfo), "zones": reading.zones,
+        "nodes": reading.nodes, "free_pages": vmstat_sum(&reading.vmstat, "nr_free_pages"),
+    });
     Ok((complaints.is_empty(), report))
 }
 
@@ -67,7 +63,7 @@ pub(crate) fn set(argument: &str) -> Outcome {
     let wanted = values.replace(':', " ");
     fs::write(&path, &wanted).map_err(|error| format!("{path}: {wanted}: {error}"))?;
     let now = one_line(&files::text(&path)?);
-    Ok((now.starts_with(&wanted), fields([("name", name.into()), ("value", now.into())])))
+    Ok((now.starts_with(&wanted), json!({ "name": name, "value": now })))
 }
 
 /// Sums that are made in different places from the same pages.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::{files, memory};
 
 /// Merges what is free as far as the kernel can, then shows it: free blocks of all zones by order, in `orders`; pages that processors keep for themselves, in `per_cpu_pages`.
@@ -12,7 +12,7 @@ pub(crate) fn lists() -> Outcome {
     let orders = orders(&files::text("/proc/buddyinfo")?);
     let per_cpu = per_cpu_pages(&files::text("/proc/zoneinfo")?);
     let pages: u64 = (0..).zip(&orders).map(|(order, blocks)| blocks << order).sum();
-    let report = fields([("orders", json!(orders)), ("pages", pages.into()), ("per_cpu_pages", Value::from(per_cpu))]);
+    let report = json!({ "orders": orders, "pages": pages, "per_cpu_pages": Value::from(per_cpu) });
     Ok((pages > 0, report))
 }
 

@@ -5,8 +5,10 @@ use std::fs;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, send, socket};
 
+use serde_json::json;
+
 use crate::net::{INTERFACE, statistic};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::rtnetlink::{NLM_F_REQUEST, NLM_F_REQUEST_ACK, code};
 
 /// linux/genetlink.h and `linux/ethtool_netlink.h`.
@@ -29,9 +31,8 @@ pub(crate) fn channels(argument: &str) -> Outcome {
     let before = queues()?;
     set(index, pairs).map_err(|error| format!("channels={pairs}: {error}"))?;
     let [receive, send] = queues()?;
-    let report =
-        [("before_rx", before[0].into()), ("before_tx", before[1].into()), ("rx", receive.into()), ("tx", send.into())];
-    Ok((receive == u64::from(pairs) && send == receive, fields(report)))
+    let report = json!({ "before_rx": before[0], "before_tx": before[1], "rx": receive, "tx": send });
+    Ok((receive == u64::from(pairs) && send == receive, report))
 }
 
 /// How many queues for each direction are used, as sysfs says.

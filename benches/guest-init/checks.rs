@@ -53,7 +53,7 @@
 //! | `text` | the address of the kernel's text can be read | `address` |
 //! | `uname` | the kernel says what it is | `release`, `version`, `cmdline` |
 
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use crate::outcome::Outcome;
 use crate::{
@@ -65,8 +65,7 @@ use crate::{
 pub(crate) fn run_all<'a>(checks: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> bool {
     let mut passed = true;
     for (name, argument) in checks {
-        let (ok, fields) = run(name, argument)
-            .unwrap_or_else(|error| (false, Map::from_iter([("error".to_owned(), Value::String(error))])));
+        let (ok, fields) = run(name, argument).unwrap_or_else(|error| (false, json!({ "error": error })));
         report::check(name, ok, fields);
         passed &= ok;
     }

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::{files, report};
 
 const SECTOR: usize = 512;
@@ -31,12 +31,7 @@ pub(crate) fn disk(device: &str) -> Outcome {
     let first = format!("{:032x}", u128::from_be_bytes(*sector.first_chunk().unwrap_or(&[0; 16])));
     let read_only = files::number(format!("/sys/class/block/{}/ro", name(device)))? != 0;
     let queues = fs::read_dir(format!("/sys/class/block/{}/mq", name(device))).map_err(failed)?.count();
-    let report = fields([
-        ("bytes", bytes.into()),
-        ("read_only", read_only.into()),
-        ("first", first.into()),
-        ("queues", queues.into()),
-    ]);
+    let report = json!({ "bytes": bytes, "read_only": read_only, "first": first, "queues": queues });
     Ok((bytes > 0, report))
 }
 
@@ -50,7 +45,7 @@ pub(crate) fn grow(device: &str) -> Outcome {
     }
     let after = size(device)?;
     let written = disk_write(device)?.0;
-    Ok((after > before && written, fields([("before", before.into()), ("after", after.into())])))
+    Ok((after > before && written, json!({ "before": before, "after": after })))
 }
 
 /// Writes all of the device, by several threads at once, and finds there what was written.
@@ -77,7 +72,7 @@ pub(crate) fn beside(text: &str) -> Outcome {
     for number in 0..share * threads {
         wrong += u64::from(read_uncached(device, number * BLOCK as u64).map_err(failed)? != block(number));
     }
-    Ok((wrong == 0 && share > 0, fields([("blocks", (share * threads).into()), ("wrong", wrong.into())])))
+    Ok((wrong == 0 && share > 0, json!({ "blocks": (share * threads), "wrong": wrong })))
 }
 
 /// Writes the last block and reads it back from the device.
@@ -88,7 +83,7 @@ pub(crate) fn disk_write(device: &str) -> Outcome {
     let pattern: Vec<u8> = (0..BLOCK).map(|n| u8::try_from(n % 251).unwrap_or_default()).collect();
     write_through(device, offset, &pattern).map_err(failed)?;
     let after = read_uncached(device, offset).map_err(failed)?;
-    Ok((after == pattern, fields([("bytes", bytes.into()), ("offset", offset.into())])))
+    Ok((after == pattern, json!({ "bytes": bytes, "offset": offset })))
 }
 
 /// Makes the middle of the device zero without writing it; what is around it stays.
@@ -112,12 +107,7 @@ pub(crate) fn erase(device: &str) -> Outcome {
     for (offset, before) in around.into_iter().zip(before) {
         same &= read_uncached(device, offset).map_err(failed)? == before.map_err(failed)?;
     }
-    let report = fields([
-        ("zero", zero.into()),
-        ("same", same.into()),
-        ("discard_max", discard.into()),
-        ("zeroes_max", zeroes.into()),
-    ]);
+    let report = json!({ "zero": zero, "same": same, "discard_max": discard, "zeroes_max": zeroes });
     Ok((zero && same && zeroes > 0, report))
 }
 
@@ -153,7 +143,7 @@ pub(crate) fn rng() -> Outcome {
     }
     // 32 equal random bytes twice do not happen.
     let ok = first != second && current.trim() != "none";
-    Ok((ok, fields([("current", current.trim().into()), ("bytes", json!(first.len() + second.len()))])))
+    Ok((ok, json!({ "current": current.trim(), "bytes": first.len() + second.len() })))
 }
 
 /// Whether a driver of the platform bus has found what it drives.
@@ -162,7 +152,7 @@ pub(crate) fn driver(name: &str) -> Outcome {
     let entries = fs::read_dir(&driver).map_err(|error| format!("{driver}: {error}"))?;
     let devices = entries.flatten().filter(|entry| entry.path().join("driver").exists());
     let devices: Vec<_> = devices.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    Ok((!devices.is_empty(), fields([("devices", json!(devices))])))
+    Ok((!devices.is_empty(), json!({ "devices": devices })))
 }
 
 /// Asks for a line on the console and gives it back.
@@ -174,5 +164,5 @@ pub(crate) fn echo() -> Outcome {
     console.read_until(b'\n', &mut line).map_err(|error| format!("console: {error}"))?;
     io::stdout().flush().map_err(|error| format!("console: {error}"))?;
     let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-    Ok((!line.is_empty(), fields([("line", Value::String(text))])))
+    Ok((!line.is_empty(), json!({ "line": text })))
 }

@@ -4,12 +4,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::json;
 
 use crate::files;
 use crate::kernel::DEBUGFS;
 use crate::memory::{PAGE, meminfo_kib};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 /// How long `settle` waits unless told otherwise.
 const LIMIT_S: u64 = 600;
@@ -33,8 +33,8 @@ pub(crate) fn settle(seconds: Option<&str>) -> Outcome {
         if is_filled || since.elapsed() >= Duration::from_secs(seconds) {
             // The mark that it is over may come a moment after the count that says so.
             thread::sleep(MARK);
-            let nodes = nodes.lines().map(Value::from).collect();
-            return Ok((is_filled, fields([("deferred_kib", deferred.into()), ("nodes", Value::Array(nodes))])));
+            let nodes: Vec<_> = nodes.lines().collect();
+            return Ok((is_filled, json!({ "deferred_kib": deferred, "nodes": nodes })));
         }
         thread::sleep(LOOK);
     }
@@ -78,7 +78,7 @@ pub(crate) fn take(share: &str) -> Outcome {
     let pages = each * threads;
     let resident = resident_pages()?;
     drop(taken);
-    let fields = fields([("pages", pages.into()), ("threads", threads.into()), ("ns", ns.into())]);
+    let fields = json!({ "pages": pages, "threads": threads, "ns": ns });
     Ok((resident >= pages, fields))
 }
 

@@ -7,8 +7,10 @@ use std::num::NonZero;
 use std::sync::Barrier;
 use std::thread;
 
+use serde_json::{Value, json};
+
 use crate::memory;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::watch::Watch;
 
 const PAGE: usize = 4096;
@@ -36,20 +38,28 @@ impl Sum for Taken {
     }
 }
 
+impl Taken {
+    /// Whether all was as it should be.
+    pub(crate) fn is_good(&self) -> bool {
+        self.pages > 0 && self.not_zero == 0 && self.wrong == 0
+    }
+
+    /// The same of `asked_kib` in a report.
+    pub(crate) fn report(&self, asked_kib: u64) -> Value {
+        let Self { pages, not_zero, wrong } = self;
+        json!({ "asked_kib": asked_kib, "pages": pages, "not_zero": not_zero, "wrong": wrong })
+    }
+}
+
 /// Takes `amount`, `N%` of what is available or `NM` (MiB), while the kernel's own counts are watched.
 pub(crate) fn hog(amount: &str) -> Outcome {
     let kib = memory::amount_kib(amount)?;
     let watch = Watch::begin()?;
     let taken = take(kib);
     let seen = watch.end();
-    let ok = taken.pages > 0 && taken.not_zero == 0 && taken.wrong == 0 && seen.complaints.is_empty();
-    let mut report = fields([
-        ("asked_kib", kib.into()),
-        ("pages", taken.pages.into()),
-        ("not_zero", taken.not_zero.into()),
-        ("wrong", taken.wrong.into()),
-    ]);
-    report.extend(seen.fields());
+    let ok = taken.is_good() && seen.complaints.is_empty();
+    let mut report = taken.report(kib);
+    seen.report(&mut report);
     Ok((ok, report))
 }
 

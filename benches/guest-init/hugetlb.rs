@@ -7,7 +7,9 @@ use std::io::Read;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::{MountFlags, mount};
 
-use crate::outcome::{Outcome, fields};
+use serde_json::json;
+
+use crate::outcome::Outcome;
 use crate::{files, memory};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -24,7 +26,7 @@ pub(crate) fn transparent() -> Outcome {
         fs::write(&path, value).map_err(|error| format!("{path}: {error}"))?;
     }
     let enabled = files::text(format!("{THP}/enabled"))?;
-    Ok((enabled.contains("[always]"), fields([("enabled", enabled.trim().into())])))
+    Ok((enabled.contains("[always]"), json!({ "enabled": enabled.trim() })))
 }
 
 /// `SIZE_KIB:COUNT`: the pool of this size has this many pages, as the kernel command line asked. They are given back.
@@ -34,7 +36,7 @@ pub(crate) fn pool(argument: &str) -> Outcome {
     let (size, count): (u64, u64) = (size.parse().map_err(|_| wrong())?, count.parse().map_err(|_| wrong())?);
     let (had, free) = (read(size, "nr_hugepages")?, read(size, "free_hugepages")?);
     let left = resize(size, 0)?;
-    let report = fields([("pages", had.into()), ("free", free.into()), ("left", left.into())]);
+    let report = json!({ "pages": had, "free": free, "left": left });
     Ok((had == count && free == count && left == 0, report))
 }
 
@@ -44,8 +46,7 @@ pub(crate) fn grow(amount: &str) -> Outcome {
     let got = resize(SIZE_KIB, wanted)?;
     let not_zero = not_zero(got.min(LOOKED_AT) * SIZE_KIB * 1024)?;
     let left = resize(SIZE_KIB, 0)?;
-    let report =
-        fields([("wanted", wanted.into()), ("got", got.into()), ("not_zero", not_zero.into()), ("left", left.into())]);
+    let report = json!({ "wanted": wanted, "got": got, "not_zero": not_zero, "left": left });
     Ok((got == wanted && got > 0 && not_zero == 0 && left == 0, report))
 }
 

@@ -9,8 +9,10 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};
 
+use serde_json::json;
+
 use crate::loopback;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 /// Destinations, 127.0.1.0 and on.
 const DESTINATIONS: u8 = 64;
@@ -34,7 +36,7 @@ pub(crate) fn identifiers() -> Outcome {
     let different = first.iter().collect::<HashSet<_>>().len();
     let follow = first.iter().zip(&second).filter(|(a, b)| (1..=STEP).contains(&b.wrapping_sub(**a))).count();
     let good = different >= DIFFERENT && follow == first.len();
-    Ok((good, fields([("first", first.into()), ("second", second.into()), ("different", different.into())])))
+    Ok((good, json!({ "first": first, "second": second, "different": different })))
 }
 
 struct Sockets {

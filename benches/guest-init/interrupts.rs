@@ -3,9 +3,11 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::devices::read_uncached;
 use crate::files;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 /// The first one or two may still go where they went before.
 const READS: u64 = 16;
@@ -33,7 +35,7 @@ pub(crate) fn interrupts(argument: &str) -> Outcome {
     }
     let (_, after) = count(&virtio, cpu)?;
     let taken = after.saturating_sub(before);
-    Ok((taken > READS / 2, fields([("irq", irq.into()), ("taken", taken.into())])))
+    Ok((taken > READS / 2, json!({ "irq": irq, "taken": taken })))
 }
 
 /// The number of a device's interrupt, and how often a processor has taken it.

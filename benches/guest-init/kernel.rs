@@ -6,10 +6,10 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::OFlags;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::files;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 pub(crate) const DEBUGFS: &str = "/sys/kernel/debug";
 /// Lines of the kernel log that one report repeats.
@@ -20,7 +20,7 @@ pub(crate) fn cpus(wanted: &str) -> Outcome {
     let wanted: usize = wanted.parse().map_err(|_| format!("cpus={wanted}: expected a number"))?;
     let online = count_list(files::text("/sys/devices/system/cpu/online")?.trim())?;
     let possible = count_list(files::text("/sys/devices/system/cpu/possible")?.trim())?;
-    Ok((online == wanted, fields([("online", online.into()), ("possible", possible.into())])))
+    Ok((online == wanted, json!({ "online": online, "possible": possible })))
 }
 
 /// How many numbers a list such as "0-3,5" has.
@@ -48,7 +48,7 @@ pub(crate) fn handoff() -> Outcome {
             }
         }
     }
-    Ok((!found.is_empty(), fields([("files", Value::Object(found))])))
+    Ok((!found.is_empty(), json!({ "files": Value::Object(found) })))
 }
 
 /// Where the kernel's text lies: another place at each boot if it is randomized.
@@ -56,7 +56,7 @@ pub(crate) fn text() -> Outcome {
     let symbols = files::text("/proc/kallsyms")?;
     let text = symbols.lines().find_map(|line| line.strip_suffix(" T _text")).ok_or("/proc/kallsyms: no _text")?;
     let address = u64::from_str_radix(text, 16).map_err(|_| format!("/proc/kallsyms: {text:?} is no address"))?;
-    Ok((address != 0, fields([("address", address.into())])))
+    Ok((address != 0, json!({ "address": address })))
 }
 
 /// Whether a line of the kernel log contains `text`.
@@ -66,7 +66,7 @@ pub(crate) fn dmesg(text: &str, wanted: bool) -> Outcome {
     let lines: Vec<String> = log()?.into_iter().filter(said).collect();
     let count = lines.len();
     let lines: Vec<Value> = lines.into_iter().take(SHOWN_LINES).map(Value::String).collect();
-    Ok(((count > 0) == wanted, fields([("count", count.into()), ("lines", Value::Array(lines))])))
+    Ok(((count > 0) == wanted, json!({ "count": count, "lines": lines })))
 }
 
 /// What the kernel says when something broke.
@@ -87,7 +87,7 @@ const NO_ALARM: &str = "arch/x86/kernel/fpu/xstate.c";
 pub(crate) fn calm() -> Outcome {
     let alarming = |line: &String| ALARMS.iter().any(|alarm| line.contains(alarm)) && !line.contains(NO_ALARM);
     let lines: Vec<Value> = log()?.into_iter().filter(alarming).take(SHOWN_LINES).map(Value::String).collect();
-    Ok((lines.is_empty(), fields([("lines", Value::Array(lines))])))
+    Ok((lines.is_empty(), json!({ "lines": lines })))
 }
 
 /// Every message so far. /dev/kmsg gives one record a read: "level,sequence,microseconds,flags;text\n".
@@ -120,11 +120,10 @@ pub(crate) fn uname() -> Outcome {
     let cmdline = files::text("/proc/cmdline")?;
     Ok((
         true,
-        fields([
-            ("release", uname.release().to_string_lossy().into()),
-            ("version", uname.version().to_string_lossy().into()),
-            ("cmdline", cmdline.trim_end().into()),
-        ]),
+        json!({
+            "release": uname.release().to_string_lossy(), "version": uname.version().to_string_lossy(),
+            "cmdline": cmdline.trim_end(),
+        }),
     ))
 }
 

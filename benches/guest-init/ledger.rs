@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::mount::{MountFlags, mount};
 use serde_json::json;
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::report;
 
 /// Where the disk's file system is mounted.
@@ -26,7 +26,7 @@ const RENAME: u32 = 8;
 pub(crate) fn ledger(device: &str) -> Outcome {
     mount(device, ROOT, "ext4", MountFlags::empty(), None).map_err(|error| format!("{device}: {error}"))?;
     write().map_err(|error| format!("{LEDGER}: {error}"))?;
-    Ok((true, fields([("records", MOST.into())])))
+    Ok((true, json!({ "records": MOST })))
 }
 
 fn write() -> std::io::Result<()> {

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::files;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 const NODES: &str = "/sys/kernel/debug/memmap_nodes";
 const VERIFY: &str = "/sys/kernel/debug/memmap_verify";
@@ -19,7 +19,7 @@ const SHOWN_LINES: usize = 16;
 /// The nodes as they are now.
 pub(crate) fn nodes() -> Outcome {
     let nodes = read()?;
-    Ok((!nodes.is_empty(), fields([("nodes", Value::Array(nodes))])))
+    Ok((!nodes.is_empty(), json!({ "nodes": nodes })))
 }
 
 /// Waits until every node is filled, at most `seconds`.
@@ -31,7 +31,7 @@ pub(crate) fn filled(seconds: &str) -> Outcome {
         let nodes = read()?;
         let over = nodes.iter().all(is_filled);
         if over || begin.elapsed() > limit {
-            return Ok((over && !nodes.is_empty(), fields([("nodes", Value::Array(nodes))])));
+            return Ok((over && !nodes.is_empty(), json!({ "nodes": nodes })));
         }
         thread::sleep(PAUSE);
     }
@@ -60,11 +60,11 @@ fn parse(text: &str) -> Option<Vec<Value>> {
 /// The kernel's own verdict on every struct page, zone and free list; `present` says whether this kernel gives one.
 pub(crate) fn verify() -> Outcome {
     if !Path::new(VERIFY).exists() {
-        return Ok((true, fields([("present", false.into())])));
+        return Ok((true, json!({ "present": false })));
     }
     let verdict = files::text(VERIFY)?;
     let lines: Vec<Value> = verdict.lines().take(SHOWN_LINES).map(Value::from).collect();
-    Ok((is_sound(&verdict), fields([("present", true.into()), ("lines", Value::Array(lines))])))
+    Ok((is_sound(&verdict), json!({ "present": true, "lines": lines })))
 }
 
 /// Every zone is `ok`: what is wrong with one follows its own line.

@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::files;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 pub(crate) const PAGE: usize = 4096;
 /// One allocation; small enough that the last ones come close to what is free.
@@ -17,13 +17,10 @@ pub(crate) fn meminfo() -> Outcome {
     let meminfo = files::text("/proc/meminfo")?;
     let kib = |name| meminfo_kib(&meminfo, name).map_or(Value::Null, Value::from);
     let zones = zones(&files::text("/proc/zoneinfo")?);
-    let fields = fields([
-        ("total_kib", kib("MemTotal")),
-        ("free_kib", kib("MemFree")),
-        ("available_kib", kib("MemAvailable")),
-        ("deferred_kib", kib("MemDeferred")),
-        ("zones", Value::Array(zones)),
-    ]);
+    let fields = json!({
+        "total_kib": kib("MemTotal"), "free_kib": kib("MemFree"), "available_kib": kib("MemAvailable"),
+        "deferred_kib": kib("MemDeferred"), "zones": zones,
+    });
     Ok((!fields["total_kib"].is_null(), fields))
 }
 
@@ -117,7 +114,7 @@ pub(crate) fn vmstat() -> Outcome {
         .filter_map(|line| line.split_once(' '))
         .filter_map(|(name, value)| Some((name.to_owned(), value.parse::<u64>().ok()?.into())))
         .collect();
-    Ok((!values.is_empty(), fields([("values", Value::Object(values))])))
+    Ok((!values.is_empty(), json!({ "values": Value::Object(values) })))
 }
 
 /// Takes memory until little is left, each page with a value of its own, then reads all of it back: a page that the
@@ -134,7 +131,7 @@ pub(crate) fn alloc() -> Outcome {
     let values = chunks.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of);
     let wrong = (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count();
     let left = free_kib()?;
-    let fields = fields([("pages", pages.into()), ("wrong", wrong.into()), ("free_kib_left", left.into())]);
+    let fields = json!({ "pages": pages, "wrong": wrong, "free_kib_left": left });
     Ok((wrong == 0 && pages > 0, fields))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::{files, report};
 
 /// Loads what is in `/modules/RELEASE` for the kernel of that release, in the order that the file `order` there says. Of what
@@ -35,5 +35,5 @@ fn load_one(path: &Path) -> std::io::Result<()> {
 pub(crate) fn loaded(wanted: &str) -> Outcome {
     let text = files::text("/proc/modules")?;
     let modules: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    Ok((wanted.split(':').all(|name| modules.contains(&name)), fields([("modules", json!(modules))])))
+    Ok((wanted.split(':').all(|name| modules.contains(&name)), json!({ "modules": modules })))
 }

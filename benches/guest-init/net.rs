@@ -7,9 +7,9 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::rtnetlink;
 
 pub(crate) const INTERFACE: &str = "eth0";
@@ -51,13 +51,10 @@ pub(crate) fn net(argument: &str) -> Outcome {
         .into_iter()
         .map(|name| Ok((name.to_owned(), statistic(&format!("statistics/{name}"))?.into())))
         .collect::<Result<_, String>>()?;
-    let report = fields([
-        ("datagrams", datagrams.into()),
-        ("carried", carried.iter().sum::<usize>().into()),
-        ("rx_mean", mean("rx")?.into()),
-        ("tx_mean", mean("tx")?.into()),
-        ("lost", lost.into()),
-    ]);
+    let report = json!({
+        "datagrams": datagrams, "carried": carried.iter().sum::<usize>(), "rx_mean": mean("rx")?,
+        "tx_mean": mean("tx")?, "lost": lost,
+    });
     Ok((carried.iter().all(|bytes| *bytes == CARRIED), report))
 }
 
@@ -70,7 +67,7 @@ pub(crate) fn rebind() -> Outcome {
         let path = format!("/sys/bus/virtio/drivers/virtio_net/{action}");
         fs::write(&path, device).map_err(|error| format!("{path}: {device}: {error}"))?;
     }
-    Ok((fs::exists(&interface).is_ok_and(|there| there), fields([("device", device.into())])))
+    Ok((fs::exists(&interface).is_ok_and(|there| there), json!({ "device": device })))
 }
 
 pub(crate) fn statistic(name: &str) -> Result<u64, String> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::files;
 use crate::memory::node_meminfo_kib;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 const NODES: &str = "/sys/devices/system/node";
 
@@ -16,7 +16,7 @@ pub(crate) fn nodes() -> Outcome {
     numbers.sort_unstable();
     let nodes: Result<Vec<_>, _> = numbers.into_iter().map(node).collect();
     let nodes = nodes?;
-    Ok((!nodes.is_empty(), fields([("nodes", Value::Array(nodes))])))
+    Ok((!nodes.is_empty(), json!({ "nodes": nodes })))
 }
 
 fn node(number: u64) -> Result<Value, String> {

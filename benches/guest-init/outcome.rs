@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What comes of a check.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Fields of a passed or failed check; an error fails it with a field `error`.
-pub(crate) type Outcome = Result<(bool, Map<String, Value>), String>;
-
-/// Fields from pairs.
-pub(crate) fn fields<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
+/// Whether it passed, and the fields of its report, an object; an error fails it with a field `error`.
+pub(crate) type Outcome = Result<(bool, Value), String>;

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::files;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 /// Of /proc/cpuinfo, and what they are called in the report.
@@ -27,10 +27,7 @@ pub(crate) fn processors() -> Outcome {
     }
     let flags = words(&text, "flags");
     let agree = |processor: &Map<String, Value>| processor.get("apic_id") == processor.get("apic_id_of_cpuid");
-    Ok((
-        !processors.is_empty() && processors.iter().all(agree),
-        fields([("processors", json!(processors)), ("flags", json!(flags))]),
-    ))
+    Ok((!processors.is_empty() && processors.iter().all(agree), json!({ "processors": processors, "flags": flags })))
 }
 
 /// The numbers of a processor; one that is not said is missing.

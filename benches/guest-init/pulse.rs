@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::devices::{BLOCK, size};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::report;
 
 /// What is no scheduler's doing.
@@ -42,15 +42,11 @@ pub(crate) fn pulse(device: &str) -> Outcome {
     });
     let (writes, wrong) = written.map_err(failed)?;
     let clock = clock.map_err(|_| "the clock's thread panicked".to_owned())?;
-    let report = fields([
-        ("writes", writes.into()),
-        ("wrong", wrong.into()),
-        ("looks", clock.looks.into()),
-        ("backwards", clock.backwards.into()),
-        ("jumps", clock.jumps.into()),
-        ("jumped_ns", json!(clock.jumped.as_nanos())),
-        ("each", json!(clock.each.iter().map(|pair| pair.map(|time| time.as_nanos())).collect::<Vec<_>>())),
-    ]);
+    let report = json!({
+        "writes": writes, "wrong": wrong, "looks": clock.looks, "backwards": clock.backwards, "jumps": clock.jumps,
+        "jumped_ns": clock.jumped.as_nanos(),
+        "each": clock.each.iter().map(|pair| pair.map(|time| time.as_nanos())).collect::<Vec<_>>(),
+    });
     Ok((writes > 0 && wrong == 0 && clock.backwards == 0, report))
 }
 

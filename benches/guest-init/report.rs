@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// First on every line that is meant for a program, so that it is told from the kernel's log.
 const PREFIX: &str = "FLATBOOT ";
@@ -27,10 +27,9 @@ pub(crate) fn start(dev: rustix::io::Result<()>, marked: &io::Result<()>) {
 }
 
 /// One check's result: its own fields beside `check` and `ok`.
-pub(crate) fn check(name: &str, ok: bool, mut fields: Map<String, Value>) {
-    fields.insert("check".into(), name.into());
-    fields.insert("ok".into(), ok.into());
-    print(&Value::Object(fields));
+pub(crate) fn check(name: &str, ok: bool, mut fields: Value) {
+    (fields["check"], fields["ok"]) = (name.into(), ok.into());
+    print(&fields);
 }
 
 /// Waits until all is on the console: what the kernel says does not wait for what a terminal still holds, and would be in the

@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::{kernel, report};
 
 const TRIGGER: &str = "/proc/sysrq-trigger";
@@ -23,8 +23,8 @@ pub(crate) fn show_mem() -> Outcome {
     let said = &log[start..];
     let zones: Vec<_> = said.iter().filter_map(|line| zone(line, said)).collect();
     let agree = zones.iter().all(|(_, free, lists)| free.abs_diff(*lists) <= APART_KIB);
-    let shown = zones.iter().map(|(name, free, lists)| json!([name, free, lists])).collect();
-    let seen = fields([("zones", Value::Array(shown)), ("lines", json!(said))]);
+    let shown = zones.iter().map(|(name, free, lists)| json!([name, free, lists])).collect::<Vec<_>>();
+    let seen = json!({ "zones": shown, "lines": said });
     Ok((agree && !zones.is_empty(), seen))
 }
 

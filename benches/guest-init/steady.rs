@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::files;
 use crate::memory::{meminfo_kib, node_meminfo_kib};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 const NODE: &str = "/sys/devices/system/node/node0/meminfo";
 /// `MemFree` may fall by what others allocate meanwhile, and rise by what they free: an eighth of a section, in KiB.
@@ -29,13 +29,10 @@ pub(crate) fn steady(seconds: &str) -> Outcome {
             break;
         }
     }
-    let report = fields([
-        ("reads", seen.reads.into()),
-        ("total_kib", json!([seen.total.0, seen.total.1])),
-        ("free_kib", json!([seen.free.0, seen.free.1])),
-        ("deferred_first_kib", deferred_first.into()),
-        ("deferred_last_kib", deferred()?.into()),
-    ]);
+    let report = json!({
+        "reads": seen.reads, "total_kib": [seen.total.0, seen.total.1], "free_kib": [seen.free.0, seen.free.1],
+        "deferred_first_kib": deferred_first, "deferred_last_kib": deferred()?,
+    });
     Ok((seen.is_steady(), report))
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::{hog, loopback, memory, walk};
 
 /// One round of something; how often it did what it does.
@@ -43,14 +43,11 @@ pub(crate) fn storm(amount: &str) -> Outcome {
         (taken, rounds.map(|(name, thread)| (name, thread.join().unwrap_or_else(|_| Err("it died".to_owned())))))
     });
     let all_ran = rounds.iter().all(|(_, done)| matches!(done, Ok(1..)));
-    let mut report = fields([
-        ("asked_kib", kib.into()),
-        ("pages", taken.pages.into()),
-        ("not_zero", taken.not_zero.into()),
-        ("wrong", taken.wrong.into()),
-    ]);
-    report.extend(rounds.map(|(name, done)| (name.to_owned(), done.map_or_else(Value::String, |done| json!(done)))));
-    Ok((all_ran && taken.pages > 0 && taken.not_zero == 0 && taken.wrong == 0, report))
+    let mut report = taken.report(kib);
+    for (name, done) in rounds {
+        report[name] = done.map_or_else(Value::String, |done| json!(done));
+    }
+    Ok((all_ran && taken.is_good(), report))
 }
 
 fn until(over: &AtomicBool, round: Round) -> Result<u64, String> {

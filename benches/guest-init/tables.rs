@@ -11,7 +11,9 @@ use std::thread;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::outcome::{Outcome, fields};
+use serde_json::json;
+
+use crate::outcome::Outcome;
 
 /// On the root file system, a ramfs: what its dentries do not find is not there.
 const FILES: &str = "/tables-files";
@@ -46,14 +48,8 @@ pub(crate) fn dentries(count: &str) -> Outcome {
     let ghosts = (count..count + 1000).filter(|number| is_there(&file(*number))).count();
     fs::remove_dir_all(FILES).map_err(|error| format!("{FILES}: {error}"))?;
     let good = missing + lost + ghosts == 0 && looked > 0 && renamed > 0;
-    let report = [
-        ("looked_up", looked.into()),
-        ("missing", missing.into()),
-        ("renamed", renamed.into()),
-        ("lost", lost.into()),
-        ("ghosts", ghosts.into()),
-    ];
-    Ok((good, fields(report)))
+    let report = json!({ "looked_up": looked, "missing": missing, "renamed": renamed, "lost": lost, "ghosts": ghosts });
+    Ok((good, report))
 }
 
 fn file(number: usize) -> PathBuf {
@@ -119,7 +115,7 @@ pub(crate) fn inodes() -> Outcome {
     drop_caches()?;
     let after = walk()?;
     let same = before.iter().filter(|(path, number)| after.get(*path) == Some(*number)).count();
-    Ok((same == before.len() && same > 0, fields([("inodes", before.len().into()), ("same", same.into())])))
+    Ok((same == before.len() && same > 0, json!({ "inodes": before.len(), "same": same })))
 }
 
 fn numbers(directory: &Path, found: &mut BTreeMap<PathBuf, u64>) -> Result<(), String> {
@@ -158,5 +154,5 @@ pub(crate) fn mounts() -> Outcome {
             .map_err(|error| format!("{}: {error}", place(number).display()))?;
         wrong += usize::from(is_there(&own(number)));
     }
-    Ok((wrong == 0, fields([("mounts", MOUNTED.into()), ("wrong", wrong.into())])))
+    Ok((wrong == 0, json!({ "mounts": MOUNTED, "wrong": wrong })))
 }

@@ -7,8 +7,10 @@ use std::thread;
 
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockListener, VsockStream};
 
+use serde_json::json;
+
 use crate::net::{CARRIED, CONNECTIONS, PATIENCE, carry};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 /// `out/in`: connects to port `out` of the host, where what is sent is sent back, and does the same for whoever connects to the
 /// guest's port `in`, which the host does once the guest has connected.
@@ -29,11 +31,10 @@ pub(crate) fn vsock(argument: &str) -> Outcome {
             answers.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(io::Error::other("it died")))).collect();
         Ok::<_, String>((carried?, answered.map_err(failed)?))
     })?;
-    let report = fields([
-        ("carried", carried.iter().sum::<usize>().into()),
-        ("answered", answered.iter().sum::<usize>().into()),
-        ("nobody", nobody.clone().into()),
-    ]);
+    let report = json!({
+        "carried": carried.iter().sum::<usize>(), "answered": answered.iter().sum::<usize>(),
+        "nobody": nobody.clone(),
+    });
     let all = carried.iter().chain(&answered).all(|bytes| *bytes == CARRIED);
     Ok((all && nobody.is_some(), report))
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::files;
 use crate::memory::{self, meminfo_kib};
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 
 /// One word of eight bytes for each page frame.
 const PER_PAGE: [&str; 3] = ["/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup"];
@@ -55,16 +55,10 @@ pub(crate) fn walk() -> Outcome {
     let (first, last) = (kib(&before, "MemDeferred"), kib(&after, "MemDeferred"));
     let total = kib(&after, "MemTotal");
     let complaints = complaints(&flags, &frames, total, (first, last), nodes_kib);
-    let report = fields([
-        ("complaints", json!(complaints)),
-        ("frames", flags.frames.into()),
-        ("no_page", flags.no_page.into()),
-        ("free", flags.free.into()),
-        ("blocks", blocks.into()),
-        ("total_kib", total.into()),
-        ("deferred_before_kib", first.into()),
-        ("deferred_after_kib", last.into()),
-    ]);
+    let report = json!({
+        "complaints": complaints, "frames": flags.frames, "no_page": flags.no_page, "free": flags.free,
+        "blocks": blocks, "total_kib": total, "deferred_before_kib": first, "deferred_after_kib": last,
+    });
     Ok((complaints.is_empty(), report))
 }
 

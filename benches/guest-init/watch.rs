@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::files;
 use crate::memory::{meminfo_kib, vmstat_sum};
-use crate::outcome::fields;
 
 const PAUSE: Duration = Duration::from_millis(20);
 /// As many complaints are kept: the first one tells what is wrong.
@@ -143,16 +142,14 @@ impl Seen {
 
     /// `samples`, `complaints`, `deferred_first_kib`, `deferred_last_kib`, `deferred_falls` and `reclaimed_early`: how often
     /// pages were taken back although 256 MiB and more were deferred.
-    pub(crate) fn fields(&self) -> Map<String, Value> {
+    pub(crate) fn report(&self, report: &mut Value) {
         let deferred = |sample: Option<Sample>| json!(sample.and_then(|sample| sample.deferred));
-        fields([
-            ("samples", self.samples.into()),
-            ("complaints", json!(self.complaints)),
-            ("deferred_first_kib", deferred(self.first)),
-            ("deferred_last_kib", deferred(self.last)),
-            ("deferred_falls", self.falls.into()),
-            ("reclaimed_early", self.reclaimed_early.into()),
-        ])
+        report["samples"] = self.samples.into();
+        report["complaints"] = json!(self.complaints);
+        report["deferred_first_kib"] = deferred(self.first);
+        report["deferred_last_kib"] = deferred(self.last);
+        report["deferred_falls"] = self.falls.into();
+        report["reclaimed_early"] = self.reclaimed_early.into();
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use flatboot_bench::work::{DATA_DISK, ECHO_PORT, LINKS, RATE, ROOT_DISK, SECONDS, Task, Workload};
 use rustix::mount::{MountFlags, mount};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::net::PATIENCE;
-use crate::outcome::{Outcome, fields};
+use crate::outcome::Outcome;
 use crate::{files, rtnetlink};
 
 /// Where the userland's disk is mounted before it becomes the root directory.
@@ -30,7 +30,7 @@ pub(crate) fn work(name: &str) -> Outcome {
         Task::Echo(link) => echo((link.host, ECHO_PORT).into()),
         Task::Disk { pattern, block, depth, flush } => disk((pattern, block), depth, flush),
     }?;
-    Ok((rate > 0, fields([("name", name.into()), (RATE, rate.into())])))
+    Ok((rate > 0, json!({ "name": name, RATE: rate })))
 }
 
 /// From here on the root directory is the userland's.

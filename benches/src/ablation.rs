@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What each part is worth: variants with one part switched off, each over the same with the full set.
 
+use std::cmp::Ordering;
+
 use crate::results::{Group, Variant, blocks};
-use crate::stats::{CHANCE, Interval, LEAST_SAMPLES, Resampled};
+use crate::stats::{Interval, Resampled, median};
+use crate::sweep::size;
+use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
+use crate::terminal::{Clock, bytes, plain};
 
 /// Variants that differ in nothing but memory and the part that is off.
 #[derive(Debug)]
@@ -22,21 +27,39 @@ pub(crate) struct Part<'a> {
     pub(crate) without: &'a Group<'a>,
     /// Boots with everything on.
     pub(crate) full: &'a Group<'a>,
+    /// The fewer samples of the two.
+    pub(crate) n: usize,
     /// Median time to init without it over that of the full set, if both have samples.
     pub(crate) ratio: Option<f64>,
-    /// Where that ratio lies for all but [`CHANCE`], if there are samples enough.
+    /// Where that ratio lies for all but [`crate::stats::CHANCE`], if there are samples enough.
     pub(crate) interval: Option<Interval>,
 }
 
-/// What is known of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Worth {
-    /// Boots take longer without it.
-    Gain,
-    /// They take less time without it.
-    Loss,
-    /// Neither is shown.
-    Unknown,
+const COLUMNS: &[Column] = &[
+    left("switched off").once(),
+    right("memory", 0),
+    right("n", 3),
+    right("full set", 2),
+    right("without", 1),
+    right("ratio", 0),
+    right("95 % interval", 0),
+    right("host memory", 4),
+];
+const LEGEND: &str = "ratio: median time to init without the part over that of the full set; 1.5 says that boots take half \
+                      as long again without it. An interval that contains 1 shows no difference. host memory: the full \
+                      set's and what it is without, medians.";
+
+/// A row for each part and size; none if no part was switched off.
+pub(crate) fn table(groups: &[Group<'_>]) -> Option<Table> {
+    let sets = sets(groups);
+    let parts = sets.iter().flat_map(|set| &set.parts).flat_map(|part| [part.full, part.without]);
+    let clock = Clock::for_all(parts.filter_map(|group| median(&group.inits())));
+    let block = |set: &Set<'_>| Block {
+        title: format!("{}: what each part is worth", plain(&set.title)),
+        rows: set.parts.iter().map(|part| part.row(clock)).collect(),
+    };
+    let blocks: Vec<_> = sets.iter().map(block).collect();
+    (!blocks.is_empty()).then_some(Table { columns: COLUMNS, blocks, legend: LEGEND })
 }
 
 /// All sets of `groups` of which a part was switched off.
@@ -67,29 +90,37 @@ fn full_set<'a>(variant: &Variant, groups: &'a [Group<'a>]) -> Option<&'a Group<
 impl<'a> Part<'a> {
     fn of(without: &'a Group<'a>, full: &'a Group<'a>) -> Self {
         let resampled = Resampled::ratio_of_medians(&without.inits(), &full.inits());
-        let mut part = Self {
+        let n = without.samples.len().min(full.samples.len());
+        Self {
             name: without.variant.without.as_deref().unwrap_or_default(),
             without,
             full,
+            n,
             ratio: resampled.as_ref().map(|resampled| resampled.ratio),
-            interval: None,
-        };
-        part.interval = resampled.filter(|_| part.n() >= LEAST_SAMPLES).map(|resampled| resampled.interval(CHANCE));
-        part
-    }
-
-    /// The fewer samples of the two.
-    pub(crate) fn n(&self) -> usize {
-        self.without.samples.len().min(self.full.samples.len())
-    }
-
-    /// What the interval shows.
-    pub(crate) fn worth(&self) -> Worth {
-        match self.interval {
-            Some(interval) if interval.low > 1.0 => Worth::Gain,
-            Some(interval) if interval.high < 1.0 => Worth::Loss,
-            _ => Worth::Unknown,
+            interval: resampled.and_then(|resampled| resampled.shown(n)),
         }
+    }
+
+    fn row(&self, clock: Clock) -> Vec<Cell> {
+        let time = |group: &Group<'_>| or_none(median(&group.inits()), |ns| clock.show(ns));
+        let memory = |group: &Group<'_>| or_none(median(&group.memory()), bytes).text;
+        let mut ratio = or_none(self.ratio, |ratio| format!("{ratio:.3}"));
+        // What is slower without it is worth something.
+        ratio.tone = match self.interval.and_then(Interval::differs) {
+            Some(Ordering::Greater) => Tone::Good,
+            Some(_) => Tone::Bad,
+            None => Tone::Plain,
+        };
+        vec![
+            plain(self.name).into(),
+            size(self.without.variant.memory_bytes).into(),
+            self.n.into(),
+            time(self.full),
+            time(self.without),
+            ratio,
+            or_none(self.interval, |interval| interval.to_string()),
+            format!("{} → {}", memory(self.full), memory(self.without)).into(),
+        ]
     }
 }
 
@@ -123,9 +154,9 @@ mod tests {
         let seen: Vec<_> = sets[0]
             .parts
             .iter()
-            .map(|part| (part.name, part.without.variant.memory_bytes / GIB, part.worth()))
+            .map(|part| (part.name, part.without.variant.memory_bytes / GIB, part.interval.and_then(Interval::differs)))
             .collect();
-        assert_eq!(seen, [("b", 1, Worth::Unknown), ("b", 64, Worth::Gain), ("a", 64, Worth::Loss)]);
+        assert_eq!(seen, [("b", 1, None), ("b", 64, Some(Ordering::Greater)), ("a", 64, Some(Ordering::Less))]);
         let ratio = sets[0].parts[1].ratio.unwrap();
         assert!((ratio - 1.5).abs() < 0.001, "{ratio}");
     }
@@ -138,6 +169,6 @@ mod tests {
         let results = sweep(variants, 5, |variant, _| [1_000, 9_000][variant]);
         let groups = groups(&results);
         let part = &sets(&groups)[0].parts[0];
-        assert_eq!((part.n(), part.interval, part.worth()), (5, None, Worth::Unknown));
+        assert_eq!((part.n, part.interval, part.interval.and_then(Interval::differs)), (5, None, None));
     }
 }

@@ -4,54 +4,13 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::{env, fs, io, process};
+use std::{env, fs, process};
 
-/// Something that a run needs is not there.
-#[derive(Debug, thiserror::Error)]
-pub enum ArtifactError {
-    /// One of our own binaries is missing.
-    #[error("{name}: not found beside {}; `cargo build -p flatboot-bench` builds it", beside.display())]
-    Binary {
-        /// Its file name.
-        name: &'static str,
-        /// Where it should be.
-        beside: PathBuf,
-    },
-    /// This program's own path is unknown.
-    #[error("cannot find this program's own path")]
-    OwnPath(#[source] io::Error),
-    /// The kernel directory lacks the image.
-    #[error("{}: no kernel image there", path.display())]
-    Kernel {
-        /// The image looked for.
-        path: PathBuf,
-        /// Why it cannot be opened.
-        source: io::Error,
-    },
-    /// There is no kernel and no way to build one.
-    #[error("no host kernel: give --host-kernel DIR or FLATBOOT_HOST_KERNEL, or run this inside the source tree")]
-    NoKernel,
-    /// The build script failed.
-    #[error("{}: {status}", script.display())]
-    Build {
-        /// The script.
-        script: PathBuf,
-        /// Its exit status.
-        status: process::ExitStatus,
-    },
-    /// The build script could not be run.
-    #[error("{}: cannot run it", script.display())]
-    BuildStart {
-        /// The script.
-        script: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
+use anyhow::{Context, Result, ensure};
 
 /// The directory of the running binary; for a test binary the one above its `deps`.
-fn own_directory() -> Result<PathBuf, ArtifactError> {
-    let own = env::current_exe().map_err(ArtifactError::OwnPath)?;
+fn own_directory() -> Result<PathBuf> {
+    let own = env::current_exe().context("cannot find this program's own path")?;
     let directory = own.parent().unwrap_or(Path::new("/"));
     let directory = if directory.ends_with("deps") { directory.parent().unwrap_or(directory) } else { directory };
     Ok(directory.to_path_buf())
@@ -59,10 +18,12 @@ fn own_directory() -> Result<PathBuf, ArtifactError> {
 
 /// The path of one of this package's own binaries, which cargo puts beside each other; an installed one has those that nobody
 /// calls by name in a folder of their own.
-pub fn own_binary(name: &'static str) -> Result<PathBuf, ArtifactError> {
+pub fn own_binary(name: &'static str) -> Result<PathBuf> {
     let beside = own_directory()?;
     let paths = [beside.join(name), beside.join("../lib/flatboot").join(name)];
-    paths.into_iter().find(|path| path.is_file()).ok_or(ArtifactError::Binary { name, beside })
+    paths.into_iter().find(|path| path.is_file()).with_context(|| {
+        format!("{name}: not found beside {}; `cargo build -p flatboot-bench` builds it", beside.display())
+    })
 }
 
 /// The flatboot binary: `given`, else `FLATBOOT`, else beside this program, else the tree's release and debug builds.
@@ -80,24 +41,30 @@ pub fn flatboot(given: Option<&Path>) -> Option<PathBuf> {
     beside.into_iter().chain(built).find(|path| path.is_file())
 }
 
+/// The same; an error says what to do without.
+pub fn needed_flatboot(given: Option<&Path>) -> Result<PathBuf> {
+    flatboot(given).context(
+        "cannot tell whether this machine's KVM is usable: no flatboot binary; build it, name it with --flatboot or FLATBOOT, \
+         or set FLATBOOT_KVM to real or emulated",
+    )
+}
+
 /// The host kernel's image: in `given`, else in `FLATBOOT_HOST_KERNEL`, else built (or taken from its cache) by the source
 /// tree's `guest-kernel/build.sh host`, whose progress goes to standard error.
-pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf, ArtifactError> {
+pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf> {
     let named = given.map(Path::to_path_buf).or_else(|| env::var_os("FLATBOOT_HOST_KERNEL").map(PathBuf::from));
     let directory = match named {
         Some(directory) => directory,
         None => kernel("host")?,
     };
     let path = directory.join("bzImage");
-    match fs::File::open(&path) {
-        Ok(_) => Ok(path),
-        Err(source) => Err(ArtifactError::Kernel { path, source }),
-    }
+    fs::File::open(&path).with_context(|| format!("{}: no kernel image there", path.display()))?;
+    Ok(path)
 }
 
 /// The directory of the kernel that the source tree's `guest-kernel/build.sh` calls `name`: built, or taken from its cache.
 /// `FLATBOOT_GUEST_KERNEL` names another one to take in the place of `guest`.
-pub fn kernel(name: &str) -> Result<PathBuf, ArtifactError> {
+pub fn kernel(name: &str) -> Result<PathBuf> {
     match env::var_os("FLATBOOT_GUEST_KERNEL") {
         Some(directory) if name == "guest" => Ok(directory.into()),
         _ => built(BUILD_SCRIPT, &[name.as_ref()]),
@@ -114,7 +81,7 @@ pub fn guest_modules() -> Option<PathBuf> {
 
 /// The Debian 12 root disk, built or taken from its cache, and the initramfs of the guest's kernel, if that comes as a package
 /// with its drivers in modules.
-pub fn debian_disk() -> Result<(PathBuf, Option<PathBuf>), ArtifactError> {
+pub fn debian_disk() -> Result<(PathBuf, Option<PathBuf>)> {
     let package = kernel_package();
     let args: Vec<&OsStr> = package.iter().map(|path| path.as_os_str()).collect();
     let disk = built("benches/userland/debian.sh", &args)?;
@@ -123,7 +90,7 @@ pub fn debian_disk() -> Result<(PathBuf, Option<PathBuf>), ArtifactError> {
 }
 
 /// The root disk with programs that keep a VM at work, built or taken from its cache.
-pub fn work_disk() -> Result<PathBuf, ArtifactError> {
+pub fn work_disk() -> Result<PathBuf> {
     built("benches/userland/debian.sh", &["--work".as_ref()])
 }
 
@@ -138,17 +105,17 @@ fn kernel_package() -> Option<PathBuf> {
 }
 
 /// The guest's kernel as a user of Debian starts it: the image in /boot if it is a package, else the one without compression.
-pub fn debian_kernel() -> Result<PathBuf, ArtifactError> {
+pub fn debian_kernel() -> Result<PathBuf> {
     Ok(kernel("guest")?.join(if kernel_package().is_some() { "bzImage" } else { "vmlinux" }))
 }
 
 /// The UEFI firmware's image: built, or taken from its cache.
-pub fn firmware() -> Result<PathBuf, ArtifactError> {
+pub fn firmware() -> Result<PathBuf> {
     Ok(built("firmware/build.sh", &["release".as_ref()])?.join("FLATBOOT.fd"))
 }
 
 /// A disk that UEFI firmware boots: the Debian 12 root file system and, as a unified kernel image, the patched kernel.
-pub fn efi_disk() -> Result<PathBuf, ArtifactError> {
+pub fn efi_disk() -> Result<PathBuf> {
     let (root, initramfs) = debian_disk()?;
     let kernel = kernel("guest")?.join("bzImage");
     let parts = [Some(root), Some(kernel), initramfs];
@@ -157,18 +124,19 @@ pub fn efi_disk() -> Result<PathBuf, ArtifactError> {
 }
 
 /// Debian's own kernel for clouds, unmodified: its compressed image.
-pub fn debian_cloud_kernel() -> Result<PathBuf, ArtifactError> {
+pub fn debian_cloud_kernel() -> Result<PathBuf> {
     built("benches/userland/debian-cloud-kernel.sh", &[])
 }
 
 /// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path.
-fn built(script: &str, args: &[&OsStr]) -> Result<PathBuf, ArtifactError> {
-    let script = source_tree().ok_or(ArtifactError::NoKernel)?.join(script);
+fn built(script: &str, args: &[&OsStr]) -> Result<PathBuf> {
+    let tree = source_tree().context(
+        "no host kernel: give --host-kernel DIR or FLATBOOT_HOST_KERNEL, or run this inside the source tree",
+    )?;
+    let script = tree.join(script);
     let output = process::Command::new(&script).args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = output.map_err(|source| ArtifactError::BuildStart { script: script.clone(), source })?;
-    if !output.status.success() {
-        return Err(ArtifactError::Build { script, status: output.status });
-    }
+    let output = output.with_context(|| format!("{}: cannot run it", script.display()))?;
+    ensure!(output.status.success(), "{}: {}", script.display(), output.status);
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(PathBuf::from(text.lines().last().unwrap_or_default()))
 }

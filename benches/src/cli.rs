@@ -18,7 +18,7 @@ use flatboot_bench::{Command, HostOptions, soak, spec};
 
 /// Runs VM tests and boot-time measurements on real KVM or on the emulated KVM host.
 ///
-/// Exit codes of `door` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
+/// Exit codes of `exec` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
 /// the host failed, 126 if the program cannot be executed, 127 if it does not exist, 2 if this command line is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "flatboot-bench", version, max_term_width = 120)]
@@ -45,7 +45,8 @@ pub(crate) enum Verb {
     ///
     /// `flatboot check` decides, unless `FLATBOOT_KVM` is real or emulated (default: auto). One line on standard error says which
     /// is used.
-    Door(DoorArgs),
+    #[command(alias = "door")]
+    Exec(ExecArgs),
     /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
     Host {
         #[command(subcommand)]
@@ -104,7 +105,7 @@ pub(crate) struct BootArgs {
     pub(crate) memory: String,
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) cpus: u8,
+    pub(crate) cpus: u16,
     /// Boot through UEFI firmware, from a disk with an EFI system partition
     #[arg(long)]
     pub(crate) firmware: bool,
@@ -146,10 +147,10 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', conflicts_with = "until")]
     work: Vec<Works>,
     /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init
-    #[arg(long, value_name = "init|filled", default_value_t)]
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "init|filled")]
     until: Until,
     /// Page sizes that the host uses for guest memory: any, so also huge pages, or only 4K
-    #[arg(long, value_name = "any|4K", default_value_t)]
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "any|4K")]
     host_pages: HostPages,
     /// Maximum threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
@@ -164,7 +165,7 @@ pub(crate) struct SweepArgs {
     /// A boot that has not reached init after this time has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u32,
-    /// Results file
+    /// Results file; compressed if its name ends in .zst
     #[arg(long, value_name = "FILE", default_value = "results.json")]
     out: PathBuf,
     /// Continue the results file of the same sweep
@@ -233,7 +234,7 @@ pub(crate) struct SoakArgs {
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// Hosts that run in parallel
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     hosts: u8,
     /// A boot that has not ended after this time has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
@@ -324,7 +325,7 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DoorArgs {
+pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     /// flatboot binary for `flatboot check` [default: FLATBOOT, else the one beside this program, else the tree's build]

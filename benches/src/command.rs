@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program to run through the door, what it reads and writes, and how it ended.
+//! A program to run on a host, what it reads and writes, and how it ended.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -11,39 +11,18 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{fs, process};
 
+use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 use crate::command::{Command, EXIT_HOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Finish, Stdin, Streams};
+use crate::error::Error;
 use crate::host::HostOptions;
 
-/// A program cannot be run directly.
-#[derive(Debug, thiserror::Error)]
-pub enum DirectError {
-    /// An option is wrong.
-    #[error(transparent)]
-    Options(#[from] crate::host::OptionsError),
-    /// A drive's copy cannot be made.
-    #[error("{}: cannot copy it to a scratch file", path.display())]
-    Copy {
-        /// The drive.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The program did not end in time.
-    #[error("time ran out: the program still ran after {} s; it was ended", limit.as_secs_f32())]
-    Timeout {
-        /// The limit.
-        limit: Duration,
-    },
-    /// The program could not be watched.
-    #[error("cannot watch the program")]
-    Watch(#[source] io::Error),
-}
+const NO_WATCH: &str = "cannot watch the program";
 
 /// This machine, used as a host.
 #[derive(Debug)]
@@ -65,7 +44,7 @@ pub struct DirectControl {
 
 impl DirectSession {
     /// Makes a scratch copy of each drive, so that the file itself stays as it is, as in the emulated host.
-    pub fn start(options: &HostOptions) -> Result<Self, DirectError> {
+    pub fn start(options: &HostOptions) -> Result<Self, Error> {
         let options = options.check()?;
         let mut session = Self { drives: Vec::new(), scratch: None, control: DirectControl::default() };
         if options.drives.is_empty() {
@@ -76,10 +55,10 @@ impl DirectSession {
         let beside = first.parent().unwrap_or(Path::new("/"));
         let named = tempfile::Builder::new().prefix("flatboot-drive-").tempdir_in(beside);
         let scratch = named.or_else(|_| tempfile::tempdir());
-        let scratch = scratch.map_err(|source| DirectError::Copy { path: first.clone(), source })?;
+        let scratch = scratch.with_context(|| no_copy(first))?;
         for (n, drive) in options.drives.iter().enumerate() {
             let copy = scratch.path().join(n.to_string());
-            sparse_copy(drive, &copy).map_err(|source| DirectError::Copy { path: drive.clone(), source })?;
+            sparse_copy(drive, &copy).with_context(|| no_copy(drive))?;
             session.drives.push((drive.clone(), copy));
         }
         session.scratch = Some(scratch);
@@ -93,7 +72,7 @@ impl DirectSession {
     }
 
     /// Runs a command to its end; what it writes goes to `streams` as it comes.
-    pub fn run_streaming(&mut self, command: &Command, mut streams: Streams<'_>) -> Result<Finish, DirectError> {
+    pub fn run_streaming(&mut self, command: &Command, mut streams: Streams<'_>) -> Result<Finish, Error> {
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let since = Instant::now();
         let mut child = match self.spawn(command, &streams.stdin) {
@@ -107,13 +86,13 @@ impl DirectSession {
                 return Ok(Finish { code, wall: since.elapsed() });
             }
         };
-        let process = watch(&child).map_err(DirectError::Watch)?;
-        self.control.begin(process.try_clone().map_err(DirectError::Watch)?);
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).context(NO_WATCH)?;
+        self.control.begin(process.try_clone().context(NO_WATCH)?);
         feed(&mut child, &streams.stdin);
         let ended = follow(&mut child, &process, deadline, &mut streams);
         self.control.end();
         match ended {
-            None => Err(DirectError::Timeout { limit: command.timeout.unwrap_or_default() }),
+            None => Err(Error::Timeout(command.timeout.unwrap_or_default())),
             Some(status) => Ok(Finish { code: exit_code(status), wall: since.elapsed() }),
         }
     }
@@ -227,14 +206,13 @@ fn feed(child: &mut Child, stdin: &Stdin) {
     });
 }
 
-fn watch(child: &Child) -> io::Result<OwnedFd> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
-}
-
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_HOST)
+}
+
+fn no_copy(drive: &Path) -> String {
+    format!("{}: cannot copy it to a scratch file", drive.display())
 }
 
 /// cp(1) keeps holes and shares blocks where the file system can; std's copy does neither.
@@ -261,13 +239,15 @@ fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn session() -> DirectSession {
         DirectSession::start(&HostOptions::default()).unwrap()
     }
 
-    fn run(command: &Command, stdin: Stdin) -> (Result<Finish, DirectError>, Vec<u8>, Vec<u8>) {
+    fn run(command: &Command, stdin: Stdin) -> (Result<Finish, Error>, Vec<u8>, Vec<u8>) {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let streams = Streams { stdin, stdout: &mut stdout, stderr: &mut stderr };
         let finish = session().run_streaming(command, streams);
@@ -290,7 +270,7 @@ mod tests {
     fn a_program_and_what_it_started_end_at_the_deadline() {
         let command = Command::new("sh").args(["-c", "sleep 1000 & sleep 1000"]).timeout(Duration::from_millis(200));
         let (finish, ..) = run(&command, Stdin::Null);
-        assert!(matches!(finish, Err(DirectError::Timeout { .. })));
+        assert!(matches!(finish, Err(Error::Timeout(_))));
     }
 
     #[test]

@@ -1,59 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said when a verb fails.
+//! What is said when a verb fails, and the exit code.
 
-use std::error::Error as StdError;
-use std::process::ExitCode;
-
-use flatboot_bench::Error;
+use anyhow::{Error, Result};
+use flatboot_bench::Error as HostError;
 use flatboot_bench::command::EXIT_HOST;
-use flatboot_bench::host::{ConsoleEnd, HostError};
 
-/// Why nothing, or not all, was run.
-pub(crate) enum Failure {
-    Door(Error),
-    Signals(std::io::Error),
-    Port { port: u16, source: std::io::Error },
+/// The exit code of a verb, `code` if it has failed: which is told.
+pub(crate) fn or(code: u8, result: Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| {
+        tell(&error);
+        code
+    })
 }
 
-impl<E: Into<Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Door(error.into())
-    }
-}
-
-impl Failure {
-    /// Says why; the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        match self {
-            Self::Signals(error) => {
-                eprintln!("flatboot-bench: cannot handle signals: {error}");
-                ExitCode::from(EXIT_HOST)
+/// The same of a verb that runs a program on a host. If that has failed the end of its log is shown.
+pub(crate) fn or_of_host(result: Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| {
+        tell(&error);
+        let of_host = error.downcast_ref::<HostError>();
+        if let Some(HostError::Ended(end) | HostError::StartTimeout { end, .. }) = of_host {
+            if let Some(log) = &end.log {
+                eprintln!("flatboot-bench: the host's whole log is {}; it ends:", log.display());
             }
-            Self::Port { port, source } => {
-                eprintln!("flatboot-bench: --ssh-port {port}: 127.0.0.1:{port}: {source}: must be a free port");
-                ExitCode::FAILURE
-            }
-            Self::Door(error) => {
-                print_chain(error);
-                if let Error::Host(HostError::Ended(end) | HostError::StartTimeout { end, .. }) = error {
-                    print_console(end);
-                }
-                ExitCode::from(error.exit_code())
-            }
+            end.last_lines.iter().for_each(|line| eprintln!("  {line}"));
         }
-    }
+        of_host.map_or(EXIT_HOST, HostError::exit_code)
+    })
 }
 
 /// An error and its causes, in one line.
-pub(crate) fn print_chain(error: &dyn StdError) {
-    eprintln!("flatboot-bench: {}", flatboot_bench::chain(error));
-}
-
-fn print_console(end: &ConsoleEnd) {
-    if let Some(log) = &end.log {
-        eprintln!("flatboot-bench: the host's whole log is {}; it ends:", log.display());
-    }
-    for line in &end.last_lines {
-        eprintln!("  {line}");
-    }
+fn tell(error: &Error) {
+    eprintln!("flatboot-bench: {error:#}");
 }

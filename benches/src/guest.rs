@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::api_boot;
+use crate::backend::Session;
 use crate::command::{Command, Outcome};
-use crate::door::{Error, Session};
-use crate::served;
 
 /// What starts every line that the tiny init reports.
 const REPORT: &str = "FLATBOOT ";
@@ -43,7 +44,7 @@ pub struct Guest {
     pub cmdline: String,
     /// More options of `flatboot run`.
     pub options: Vec<OsString>,
-    /// Where the timeline goes; must be writable behind the door.
+    /// Where the timeline goes; must be writable on the host.
     pub timeline: Option<PathBuf>,
     /// The guest is ended after this time.
     pub limit: Duration,
@@ -80,22 +81,6 @@ pub struct Mark {
     pub host_faults: u64,
     /// What was reached.
     pub name: String,
-}
-
-/// A guest said something that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum GuestError {
-    /// The door failed.
-    #[error(transparent)]
-    Door(#[from] Error),
-    /// The timeline cannot be read.
-    #[error("timeline {path}")]
-    Timeline {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
 }
 
 impl Guest {
@@ -186,11 +171,11 @@ impl Guest {
                 command = command.arg(option).arg(file);
             }
         }
-        if self.served { served::instead_of(command) } else { command }
+        if self.served { api_boot::instead_of(command) } else { command }
     }
 
     /// Runs it to its end.
-    pub fn run(&self, session: &mut Session, flatboot: &Path) -> Result<Ended, GuestError> {
+    pub fn run(&self, session: &mut Session, flatboot: &Path) -> Result<Ended> {
         let outcome = session.run(&self.command(flatboot))?;
         let reports = reports(&outcome.stdout_text());
         let timeline = self.timeline.as_deref().filter(|path| path.exists()).map(read_timeline).transpose()?;
@@ -206,9 +191,9 @@ pub fn reports(console: &str) -> Vec<Value> {
     parts.filter_map(|(_, json)| serde_json::from_str(json.trim_end()).ok()).collect()
 }
 
-fn read_timeline(path: &Path) -> Result<Timeline, GuestError> {
-    let failed = |source| GuestError::Timeline { path: path.display().to_string(), source };
-    serde_json::from_slice(&fs::read(path).map_err(failed)?).map_err(|error| failed(error.into()))
+fn read_timeline(path: &Path) -> Result<Timeline> {
+    let read = || serde_json::from_slice(&fs::read(path)?).map_err(io::Error::from);
+    read().with_context(|| format!("timeline {}", path.display()))
 }
 
 impl Ended {

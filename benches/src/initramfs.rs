@@ -5,45 +5,18 @@ use std::io::Cursor;
 use std::path::Path;
 use std::{fs, io};
 
+use anyhow::{Context, Result};
 use cpio::NewcBuilder;
 use cpio::newc::ModeFileType;
 
-use crate::artifact::{self, ArtifactError};
-use crate::atomic_file;
+use crate::{artifact, atomic_file};
 
 /// A file of the archive, of root's and without a time: the same content gives the same bytes.
 type Entry = (NewcBuilder, Cursor<Vec<u8>>);
 
-/// An initramfs cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum InitramfsError {
-    /// The init is missing.
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
-    /// The init or a module cannot be read.
-    #[error("{path}: cannot read it")]
-    Read {
-        /// Its path.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The files do not fit into an archive.
-    #[error("cannot make a cpio archive")]
-    Archive(#[source] io::Error),
-    /// The archive cannot be written.
-    #[error("{path}: cannot write it")]
-    Write {
-        /// Its path.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-}
-
 /// The tiny guest's initramfs: its init reports the user-space marks and does what `flatboot.check=` asks, after it has loaded
 /// what `artifact::guest_modules` has for its kernel.
-pub fn guest() -> Result<Vec<u8>, InitramfsError> {
+pub fn guest() -> Result<Vec<u8>> {
     let mut entries = entries(&artifact::own_binary("guest-init")?)?;
     if let Some(modules) = artifact::guest_modules() {
         entries.push(entry("modules", ModeFileType::Directory, 0o755, Vec::new()));
@@ -55,18 +28,18 @@ pub fn guest() -> Result<Vec<u8>, InitramfsError> {
 }
 
 /// The emulated host's initramfs.
-pub fn host() -> Result<Vec<u8>, InitramfsError> {
+pub fn host() -> Result<Vec<u8>> {
     archive(entries(&artifact::own_binary("host-init")?)?)
 }
 
 /// Writes the tiny guest's initramfs to `out`: all of it or nothing.
-pub fn write_guest(out: &Path) -> Result<(), InitramfsError> {
+pub fn write_guest(out: &Path) -> Result<()> {
     let bytes = guest()?;
-    atomic_file::write(out, &bytes).map_err(|source| InitramfsError::Write { path: out.display().to_string(), source })
+    atomic_file::write(out, &bytes).with_context(|| format!("{}: cannot write it", out.display()))
 }
 
 /// `/init`, the directories that it mounts on, and the console that the kernel opens for it.
-fn entries(init: &Path) -> Result<Vec<Entry>, InitramfsError> {
+fn entries(init: &Path) -> Result<Vec<Entry>> {
     let directory = |name| entry(name, ModeFileType::Directory, 0o755, Vec::new());
     let mut entries = Vec::from(["dev", "proc", "sys", "root"].map(directory));
     let (console, nothing) = entry("dev/console", ModeFileType::Char, 0o600, Vec::new());
@@ -76,7 +49,7 @@ fn entries(init: &Path) -> Result<Vec<Entry>, InitramfsError> {
 }
 
 /// A directory of files only, as `name`.
-fn add_directory(entries: &mut Vec<Entry>, from: &Path, name: &str) -> Result<(), InitramfsError> {
+fn add_directory(entries: &mut Vec<Entry>, from: &Path, name: &str) -> Result<()> {
     entries.push(entry(name, ModeFileType::Directory, 0o755, Vec::new()));
     for file in names(from)? {
         entries.push(entry(&format!("{name}/{file}"), ModeFileType::Regular, 0o644, read(&from.join(&file))?));
@@ -88,25 +61,25 @@ fn entry(name: &str, kind: ModeFileType, permissions: u32, data: Vec<u8>) -> Ent
     (NewcBuilder::new(name).mode(permissions).set_mode_file_type(kind), Cursor::new(data))
 }
 
-fn archive(entries: Vec<Entry>) -> Result<Vec<u8>, InitramfsError> {
-    cpio::write_cpio(entries.into_iter(), Vec::new()).map_err(InitramfsError::Archive)
+fn archive(entries: Vec<Entry>) -> Result<Vec<u8>> {
+    cpio::write_cpio(entries.into_iter(), Vec::new()).context("cannot make a cpio archive")
 }
 
 /// The names in a directory, in the same order each time.
-fn names(directory: &Path) -> Result<Vec<String>, InitramfsError> {
+fn names(directory: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.map_err(|source| cannot_read(directory, source))?;
+    let entries = entries.with_context(|| cannot_read(directory))?;
     let mut names: Vec<_> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     Ok(names)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
-    fs::read(path).map_err(|source| cannot_read(path, source))
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| cannot_read(path))
 }
 
-fn cannot_read(path: &Path, source: io::Error) -> InitramfsError {
-    InitramfsError::Read { path: path.display().to_string(), source }
+fn cannot_read(path: &Path) -> String {
+    format!("{}: cannot read it", path.display())
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Interrupts {
         });
     }
 
-    /// Hands what comes to a program behind the door; with `terminal` it has this terminal.
+    /// Hands what comes to a program on either host; with `terminal` it has this terminal.
     pub(crate) fn forward_to(self, control: SessionControl, terminal: bool) {
         match control {
             SessionControl::Direct(control) => self.forward_directly(control, terminal),

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! VM tests and boot-time measurements, on real KVM or on the emulated KVM host.
 //!
-//! A test or a measurement goes through the [`Door`]: it runs a program directly where `/dev/kvm` can run ordinary
+//! A test or a measurement asks the [`Backend`], which runs a program directly where `/dev/kvm` can run ordinary
 //! guests, and in the [emulated host](host) where it cannot, at the same paths and with the same exit code.
 //!
 //! ```no_run
-//! use flatboot_bench::{Command, Door, HostOptions};
+//! use flatboot_bench::{Command, Backend, HostOptions};
 //!
-//! let door = Door::open(None)?;
-//! let outcome = door.run(&HostOptions::default(), &Command::new("/usr/bin/true"))?;
+//! let backend = Backend::open(None)?;
+//! let outcome = backend.run(&HostOptions::default(), &Command::new("/usr/bin/true"))?;
 //! assert_eq!(outcome.code, 0);
-//! # Ok::<(), flatboot_bench::Error>(())
+//! # anyhow::Ok(())
 //! ```
 
 pub mod artifact;
+pub mod backend;
+pub mod clock_jumps;
 pub mod command;
 pub mod compare;
 pub mod direct;
-pub mod door;
+pub mod error;
 pub mod guest;
 pub mod host;
 pub mod initramfs;
-pub mod jumps;
 pub mod modes;
 pub mod observe;
 pub mod protocol;
@@ -36,22 +37,15 @@ pub mod terminal;
 pub mod work;
 
 mod ablation;
+mod api_boot;
 mod atomic_file;
+mod init_times;
+mod json_file;
+mod progress;
 mod rates;
-mod served;
+mod table;
 
+pub use backend::{Backend, Kvm, Session, SessionControl};
 pub use command::{Command, Finish, Outcome, Stdin, Streams};
-pub use door::{Door, Error, Kvm, Session, SessionControl};
+pub use error::Error;
 pub use host::{HostOptions, HostSession};
-
-/// One line: an error and, after colons, its causes.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
-    }
-    line
-}

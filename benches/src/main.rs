@@ -9,39 +9,28 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::Parser;
+use flatboot_bench::command::EXIT_HOST;
 use flatboot_bench::initramfs;
 
 use cli::{Cli, HostVerb, Verb};
-use failure::print_chain;
+use failure::{or, or_of_host};
 use verbs::{boot, host, manuals, results, soak, spec, sweep};
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
-        Verb::Boot(args) => boot::boot(&args),
-        Verb::Door(args) => host::door(&args),
-        Verb::Run(args) => return sweep::run(&args),
-        Verb::Show { file } => return results::show(&file),
-        Verb::Compare(args) => return results::compare(&args),
-        Verb::Observe(args) => return sweep::observe(&args),
-        Verb::Host { verb: HostVerb::Run(args) } => host::emulated(&args),
-        Verb::Host { verb: HostVerb::Shell(place) } => host::shell(&place),
-        Verb::Spec(args) => return spec::run(&args),
-        Verb::Soak(args) => return soak::run(&args),
-        Verb::Attend(args) => return soak::attend(&args),
-        Verb::Report(args) => return results::report(&args),
-        Verb::Manuals { out } => return manuals::manuals(&out),
-        Verb::Initramfs { out } => {
-            return match initramfs::write_guest(&out) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    print_chain(&error);
-                    ExitCode::FAILURE
-                }
-            };
-        }
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => failure.report(),
-    }
+    ExitCode::from(match Cli::parse().verb {
+        Verb::Boot(args) => or_of_host(boot::boot(&args)),
+        Verb::Exec(args) => or_of_host(host::exec(&args)),
+        Verb::Run(args) => or(2, sweep::run(&args)),
+        Verb::Show { file } => or(2, results::show(&file)),
+        Verb::Compare(args) => or(2, results::compare(&args)),
+        Verb::Observe(args) => or(1, sweep::observe(&args)),
+        Verb::Host { verb: HostVerb::Run(args) } => or_of_host(host::emulated(&args)),
+        Verb::Host { verb: HostVerb::Shell(place) } => or_of_host(host::shell(&place)),
+        Verb::Spec(args) => spec::run(&args),
+        Verb::Soak(args) => or(EXIT_HOST, soak::run(&args)),
+        Verb::Attend(args) => or(1, soak::attend(&args)),
+        Verb::Report(args) => results::report(&args),
+        Verb::Manuals { out } => or(1, manuals::manuals(&out)),
+        Verb::Initramfs { out } => or(1, initramfs::write_guest(&out).map(|()| 0)),
+    })
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What guests got done: the rate of each workload, and how it compares with that under QEMU.
 
+use std::cmp::Ordering;
+
 use crate::results::{Group, Variant};
-use crate::stats::{self, CHANCE, Interval, LEAST_SAMPLES, Resampled, median};
-use crate::terminal::bytes;
+use crate::stats::{self, Interval, Resampled, median};
+use crate::sweep::describe;
+use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
+use crate::terminal::{bytes, plain};
 use crate::work::{Unit, WORKLOADS, Workload};
 
 /// The VMM that others are compared with.
@@ -33,8 +37,31 @@ pub(crate) struct Rate {
     pub(crate) by_round: Option<f64>,
     /// The ratio of the medians …
     pub(crate) ratio: Option<f64>,
-    /// … and where it lies for all but [`CHANCE`], if there are samples enough.
+    /// … and where it lies for all but [`crate::stats::CHANCE`], if there are samples enough.
     pub(crate) interval: Option<Interval>,
+}
+
+const COLUMNS: &[Column] = &[
+    left("workload"),
+    left("what is done").on_page(),
+    right("n", 3),
+    right("median", 1),
+    right("QEMU", 2),
+    right("ratio", 0),
+    right("95 % interval", 0),
+    right("by round", 4),
+];
+const LEGEND: &str = "What the guest got done in a second. ratio: median over that under QEMU; 2 says twice as much. An \
+                      interval that contains 1 shows no difference. by round: median of the ratios within each round.";
+
+/// A row for each workload of each variant; none if guests had nothing to do.
+pub(crate) fn table(groups: &[Group<'_>]) -> Option<Table> {
+    let block = |of_one: &Rates<'_>| Block {
+        title: format!("{}: workloads", plain(&describe(of_one.variant))),
+        rows: of_one.rates.iter().map(Rate::row).collect(),
+    };
+    let blocks: Vec<_> = rates(groups).iter().map(block).collect();
+    (!blocks.is_empty()).then_some(Table { columns: COLUMNS, blocks, legend: LEGEND })
 }
 
 /// The rates of all variants, QEMU's own only where there is nothing to compare with it.
@@ -71,7 +98,7 @@ impl Rate {
             yardstick: median(&other),
             by_round: yardstick.and_then(|yardstick| stats::ratio_by_round(&in_order(group), &in_order(yardstick))),
             ratio: resampled.as_ref().map(|resampled| resampled.ratio),
-            interval: resampled.filter(|_| n >= LEAST_SAMPLES).map(|resampled| resampled.interval(CHANCE)),
+            interval: resampled.and_then(|resampled| resampled.shown(n)),
         }
     }
 
@@ -83,16 +110,24 @@ impl Rate {
         }
     }
 
-    /// Whether a difference to QEMU is shown: more than it, or less.
-    pub(crate) fn is_more(&self) -> Option<bool> {
-        let interval = self.interval?;
-        if interval.low > 1.0 {
-            Some(true)
-        } else if interval.high < 1.0 {
-            Some(false)
-        } else {
-            None
-        }
+    fn row(&self) -> Vec<Cell> {
+        let ratio = |ratio| or_none(ratio, |ratio: f64| format!("{ratio:.3}"));
+        let mut compared = ratio(self.ratio);
+        compared.tone = match self.interval.and_then(Interval::differs) {
+            Some(Ordering::Greater) => Tone::Good,
+            Some(_) => Tone::Bad,
+            None => Tone::Plain,
+        };
+        vec![
+            self.workload.name.into(),
+            self.workload.meaning.into(),
+            self.n.into(),
+            or_none(self.median, |median| self.show(median)),
+            or_none(self.yardstick, |median| self.show(median)),
+            compared,
+            or_none(self.interval, |interval| interval.to_string()),
+            ratio(self.by_round),
+        ]
     }
 }
 
@@ -126,14 +161,15 @@ pub(crate) mod tests {
         let rate = &all[0].rates[0];
         assert_eq!((rate.workload.name, rate.n, rate.median, rate.yardstick), ("read-32", 7, Some(127), Some(107)));
         assert!(rate.by_round.is_some_and(|ratio| (1.18..1.20).contains(&ratio)), "{rate:?}");
-        assert_eq!(rate.is_more(), None, "noise of a factor of ten hides it");
+        assert_eq!(rate.interval.and_then(Interval::differs), None, "noise of a factor of ten hides it");
     }
 
     #[test]
     fn more_and_less_are_told() {
-        for (flatboot, expected) in [(80, Some(false)), (100, None), (120, Some(true))] {
+        for (flatboot, expected) in [(80, Some(Ordering::Less)), (100, None), (120, Some(Ordering::Greater))] {
             let results = worked("tx-1", |variant, round| [flatboot, 100][variant] + u64::from(round % 3));
-            assert_eq!(rates(&groups(&results))[0].rates[0].is_more(), expected, "{flatboot}");
+            let interval = rates(&groups(&results))[0].rates[0].interval;
+            assert_eq!(interval.and_then(Interval::differs), expected, "{flatboot}");
         }
     }
 

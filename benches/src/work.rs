@@ -2,7 +2,7 @@
 //! What a guest is kept at work with, to see how fast its devices are: the one list of workloads.
 //!
 //! Each gives one rate, of which more is better. The guest's init does them one after another (guest-init/work.rs), in the userland
-//! of `debian.sh --work`; the host's end is `observe/company.rs`.
+//! of `debian.sh --work`; the host's end is `observe/peer.rs`.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use flatboot_bench::Error;
 use flatboot_bench::command::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
-use flatboot_bench::host::{Control, HostError};
+use flatboot_bench::host::Control;
 use flatboot_bench::{Command, HostOptions, HostSession, Stdin, Streams, artifact};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tempfile::TempDir;
@@ -250,7 +251,7 @@ fn a_killed_host_is_an_error(options: &HostOptions) -> Result {
     let result = host.run(&Command::new("sleep").arg("1000"));
     killer.join().map_err(|_| "the killing thread panicked")?;
     match result {
-        Err(HostError::Killed(9)) => {}
+        Err(Error::Killed(9)) => {}
         other => return Err(format!("{other:?}, expected Killed(9)").into()),
     }
     equal("the next command fails, too", host.run(&Command::new("true")).is_err(), true)
@@ -260,7 +261,7 @@ fn time_runs_out(options: &HostOptions) -> Result {
     let mut host = HostSession::start(options)?;
     let limit = Duration::from_millis(300);
     match host.run(&Command::new("sleep").arg("1000").timeout(limit)) {
-        Err(HostError::Timeout { limit: said }) => equal("limit", said, limit),
+        Err(Error::Timeout(said)) => equal("limit", said, limit),
         other => Err(format!("{other:?}, expected Timeout").into()),
     }
 }
@@ -272,7 +273,7 @@ fn a_kernel_that_does_not_boot_is_an_error(options: &HostOptions) -> Result {
     options.kernel = Some(directory.path().to_path_buf());
     options.start_limit = Duration::from_secs(20);
     match HostSession::start(&options) {
-        Err(HostError::Ended(_) | HostError::StartTimeout { .. }) => Ok(()),
+        Err(Error::Ended(_) | Error::StartTimeout { .. }) => Ok(()),
         other => Err(format!("{other:?}, expected an error").into()),
     }
 }

@@ -278,13 +278,13 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--mode", "quick"]), &["quick", "serial, stock, parallel, async, ondemand"]);
     refuses(&lab, &with(&["--memory", "1GB"]), &["1GB", "512M"]);
     refuses(&lab, &with(&["--memory", ""]), &["--memory"]);
-    refuses(&lab, &with(&["--cpus", "256"]), &["256", "1 to 255"]);
+    refuses(&lab, &with(&["--cpus", "1025"]), &["1025", "1 to 1024"]);
     refuses(&lab, &with(&["--threads", "101%"]), &["101%"]);
     refuses(&lab, &with(&["--without", "haste"]), &["haste", "low-zones, async, arenas"]);
     refuses(&lab, &with(&["--without", "arenas"]), &["--without arenas", "--mode async with --vmm flatboot"]);
     refuses(&lab, &with(&["--without", "low-zones", "--mode", "parallel"]), &["--without low-zones", "--mode async"]);
-    refuses(&lab, &with(&["--until", "later"]), &["later", "init or filled"]);
-    refuses(&lab, &with(&["--host-pages", "2M"]), &["2M", "any or 4K"]);
+    refuses(&lab, &with(&["--until", "later"]), &["later", "init, filled"]);
+    refuses(&lab, &with(&["--host-pages", "2M"]), &["2M", "any, 4K"]);
     refuses(&lab, &with(&["--shape", "2x1G", "--memory", "1G"]), &["--shape"]);
     refuses(&lab, &with(&["--memory", "1048576T"]), &["1048576 TiB", "physical addresses"]);
     refuses(&lab, &with(&["--kernel", "nowhere"]), &["nowhere"]);

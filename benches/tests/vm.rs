@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Guests under flatboot, through the door: on this machine's KVM, or in one emulated KVM host for all of them.
+//! Guests under flatboot: on this machine's KVM, or in one emulated KVM host for all of them.
 
 mod vm {
     pub(crate) mod api;

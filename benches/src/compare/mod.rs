@@ -6,6 +6,8 @@ mod gate;
 mod pairs;
 mod render;
 
+use anyhow::{Result, bail, ensure};
+
 use crate::terminal::{Screen, plain};
 
 pub use gate::{Gate, Limit};
@@ -22,48 +24,16 @@ pub struct Options {
     pub across_hosts: bool,
 }
 
-/// Why there is nothing to compare.
-#[derive(Debug, thiserror::Error)]
-pub enum CompareError {
-    /// Times taken on different hosts.
-    #[error("{a} and {b}: the hosts differ: {what}; --across-hosts compares them nevertheless")]
-    Hosts {
-        /// A file.
-        a: String,
-        /// The other.
-        b: String,
-        /// In what.
-        what: String,
-    },
-    /// No variant is in both.
-    #[error("{a} and {b}: no variant is in both")]
-    NothingShared {
-        /// A file.
-        a: String,
-        /// The other.
-        b: String,
-    },
-}
-
-/// The whole text, with styles, and what the limit says, if there is one.
-pub fn compare(
-    a: Side<'_>,
-    b: Side<'_>,
-    options: &Options,
-    screen: Screen,
-) -> Result<(String, Option<Gate>), CompareError> {
-    let names = || (plain(&a.path.display().to_string()), plain(&b.path.display().to_string()));
+/// The whole text, with styles, and what the limit says, if there is one. An error is that there is nothing to compare.
+pub fn compare(a: Side<'_>, b: Side<'_>, options: &Options, screen: Screen) -> Result<(String, Option<Gate>)> {
+    let names = || format!("{} and {}", plain(&a.path.display().to_string()), plain(&b.path.display().to_string()));
     let hosts = differences::hosts(&a.results.facts.host, &b.results.facts.host);
     if !hosts.is_empty() && !options.across_hosts {
-        let (a, b) = names();
         let what: Vec<_> = hosts.iter().map(differences::Difference::words).collect();
-        return Err(CompareError::Hosts { a, b, what: what.join("; ") });
+        bail!("{}: the hosts differ: {}; --across-hosts compares them nevertheless", names(), what.join("; "));
     }
     let matched = pairs::matched(a.results, b.results);
-    if matched.pairs.is_empty() {
-        let (a, b) = names();
-        return Err(CompareError::NothingShared { a, b });
-    }
+    ensure!(!matched.pairs.is_empty(), "{}: no variant is in both", names());
     let gate = options.fail_above.map(|limit| Gate::of(&matched.pairs, limit, options.if_shown));
     Ok((render::render([a, b], &hosts, matched, gate.as_ref(), screen), gate))
 }

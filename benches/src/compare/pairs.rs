@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The variants of two files, side by side.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::results::{Group, Results, Variant, groups};
-use crate::stats::{CHANCE, LEAST_SAMPLES, Resampled, median};
+use crate::stats::{Interval, LEAST_SAMPLES, Resampled, median};
 
 /// One side of the comparison.
 #[derive(Debug, Clone, Copy)]
@@ -81,12 +82,17 @@ impl<'a> Pair<'a> {
         self.resampled.as_ref().filter(|_| self.n() >= LEAST_SAMPLES)
     }
 
+    /// Where the ratio lies, if there are samples enough.
+    pub(super) fn interval(&self) -> Option<Interval> {
+        self.resampled.as_ref()?.shown(self.n())
+    }
+
     pub(super) fn verdict(&self) -> Verdict {
-        match self.judged().map(|resampled| resampled.interval(CHANCE)) {
+        match self.interval().map(Interval::differs) {
             None => Verdict::TooFew,
-            Some(interval) if interval.high < 1.0 => Verdict::Faster,
-            Some(interval) if interval.low > 1.0 => Verdict::Slower,
-            Some(_) => Verdict::NoDifference,
+            Some(Some(Ordering::Less)) => Verdict::Faster,
+            Some(Some(_)) => Verdict::Slower,
+            Some(None) => Verdict::NoDifference,
         }
     }
 }

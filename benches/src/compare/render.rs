@@ -3,28 +3,27 @@
 
 use std::fmt::Write;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 
 use crate::results::{Variant, blocks};
-use crate::stats::{CHANCE, FEW_SAMPLES, LEAST_SAMPLES, RESAMPLES};
+use crate::stats::{FEW_SAMPLES, LEAST_SAMPLES, RESAMPLES};
 use crate::sweep::{describe, size};
-use crate::terminal::{
-    Align, Clock, Column, NONE, Row, Screen, Table, bold, count, faint, fields, loud, plain, some_of, warning,
-};
+use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
+use crate::terminal::{self, Clock, Screen, bold, count, draw, faint, fields, loud, plain, some_of};
 
 use super::differences::{Difference, others};
 use super::gate::Gate;
 use super::pairs::{Matched, Pair, Side, Verdict};
 
 const COLUMNS: &[Column] = &[
-    Column { title: "vCPUs", align: Align::Right, expendable: 0 },
-    Column { title: "memory", align: Align::Right, expendable: 0 },
-    Column { title: "n", align: Align::Right, expendable: 2 },
-    Column { title: "median A", align: Align::Right, expendable: 4 },
-    Column { title: "median B", align: Align::Right, expendable: 3 },
-    Column { title: "B / A", align: Align::Right, expendable: 0 },
-    Column { title: "95 % interval", align: Align::Right, expendable: 1 },
-    Column { title: "verdict", align: Align::Left, expendable: 0 },
+    right("vCPUs", 0).once(),
+    right("memory", 0),
+    right("n", 2),
+    right("median A", 4),
+    right("median B", 3),
+    right("B / A", 0),
+    right("95 % interval", 1),
+    left("verdict"),
 ];
 
 pub(super) fn render(
@@ -35,20 +34,10 @@ pub(super) fn render(
     screen: Screen,
 ) -> String {
     let mut out = head(sides, hosts, matched.pairs.len(), screen);
-    let warnings = warnings(sides, hosts, &matched.pairs);
-    if !warnings.is_empty() {
-        out.push('\n');
-    }
-    for text in warnings {
-        out += &warning(&text, screen.width);
-    }
+    out += &terminal::warnings(&warnings(sides, hosts, &matched.pairs), screen.width);
     let summary = summary(&matched.pairs);
     let only = [only("A", &matched.only_a), only("B", &matched.only_b)].concat();
-    let (table, left_out) = table(matched.pairs).render(screen.width);
-    let _ = write!(out, "\n{table}\n{}", faint(&summary, screen.width));
-    if !left_out.is_empty() {
-        out += &faint(&format!("Left out for want of room: {}.", left_out.join(", ")), screen.width);
-    }
+    out += &draw(&table(matched.pairs), &summary, screen.width);
     if !only.is_empty() {
         let _ = write!(out, "\n{}", fields(&only, screen.width));
     }
@@ -126,45 +115,37 @@ fn is_unlike(pair: &Pair<'_>) -> bool {
     kinds.any(|kind| Some(kind) != first)
 }
 
-fn table(pairs: Vec<Pair<'_>>) -> Table<'static> {
+fn table(pairs: Vec<Pair<'_>>) -> Table {
     let clock = Clock::for_all(pairs.iter().flat_map(|pair| [pair.median_a, pair.median_b]).flatten());
-    let mut rows = Vec::new();
-    for block in blocks(pairs, |pair| pair.a.variant) {
-        rows.push(Row::Heading(plain(&block.title)));
-        let mut cpus = None;
-        for pair in &block.items {
-            let first = cpus.replace(pair.a.variant.cpus) != Some(pair.a.variant.cpus);
-            rows.push(row(pair, first, clock));
-        }
-    }
-    Table { columns: COLUMNS, rows }
+    let blocks = blocks(pairs, |pair| pair.a.variant)
+        .into_iter()
+        .map(|kin| Block { title: plain(&kin.title), rows: kin.items.iter().map(|pair| row(pair, clock)).collect() });
+    Table { columns: COLUMNS, blocks: blocks.collect(), legend: "" }
 }
 
-fn row(pair: &Pair<'_>, first: bool, clock: Clock) -> Row {
+fn row(pair: &Pair<'_>, clock: Clock) -> Vec<Cell> {
     let variant = pair.a.variant;
     let (a, b) = (pair.a.samples.len(), pair.b.samples.len());
-    let none = || NONE.to_owned();
-    let verdict = pair.verdict();
-    let (word, style) = match verdict {
-        Verdict::Faster => ("faster", AnsiColor::Green.on_default()),
-        Verdict::Slower => ("slower", AnsiColor::Red.on_default()),
-        Verdict::NoDifference => ("no difference shown", Style::new().dimmed()),
-        Verdict::TooFew => ("too few samples", AnsiColor::Yellow.on_default()),
+    let (word, tone) = match pair.verdict() {
+        Verdict::Faster => ("faster", Tone::Good),
+        Verdict::Slower => ("slower", Tone::Bad),
+        Verdict::NoDifference => ("no difference shown", Tone::Nothing),
+        Verdict::TooFew => ("too few samples", Tone::Doubtful),
     };
-    let interval = pair.judged().map(|resampled| resampled.interval(CHANCE));
-    let plain_cells = [
-        if first { variant.cpus.to_string() } else { String::new() },
-        size(variant.memory_bytes),
-        if a == b { a.to_string() } else { format!("{a}, {b}") },
-        pair.median_a.map_or_else(none, |ns| clock.show(ns)),
-        pair.median_b.map_or_else(none, |ns| clock.show(ns)),
-    ];
-    let mut cells: Vec<_> = plain_cells.into_iter().map(|text| (text, Style::new())).collect();
-    let ratio_style = if matches!(verdict, Verdict::Faster | Verdict::Slower) { style.bold() } else { Style::new() };
-    cells.push((pair.resampled.as_ref().map_or_else(none, |resampled| format!("{:.3}", resampled.ratio)), ratio_style));
-    let interval = interval.map_or_else(none, |interval| format!("{:.3} – {:.3}", interval.low, interval.high));
-    cells.extend([(interval, Style::new()), (word.to_owned(), style)]);
-    Row::Cells(cells)
+    let mut ratio = or_none(pair.resampled.as_ref(), |resampled| format!("{:.3}", resampled.ratio));
+    if matches!(tone, Tone::Good | Tone::Bad) {
+        ratio.tone = tone;
+    }
+    vec![
+        variant.cpus.into(),
+        size(variant.memory_bytes).into(),
+        if a == b { a.into() } else { format!("{a}, {b}").into() },
+        or_none(pair.median_a, |ns| clock.show(ns)),
+        or_none(pair.median_b, |ns| clock.show(ns)),
+        ratio,
+        or_none(pair.interval(), |interval| interval.to_string()),
+        Cell::new(word.to_owned(), tone),
+    ]
 }
 
 fn summary(pairs: &[Pair<'_>]) -> String {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host kernel's log: kept apart from the program's output, shown only when the host fails.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::artifact;
+use crate::error::ConsoleEnd;
 
 /// At most this much of a log is read back.
 const MAX_LOG: u64 = 4 << 20;
@@ -19,17 +19,6 @@ const KEPT_LOGS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Console {
     file: File,
-}
-
-/// What the console of a failed host says: a reason in one line, then where the whole log is and its last lines.
-#[derive(Debug)]
-pub struct ConsoleEnd {
-    /// In a few words, why.
-    pub reason: String,
-    /// The whole log, if it could be kept.
-    pub log: Option<PathBuf>,
-    /// Its last lines.
-    pub last_lines: Vec<String>,
 }
 
 impl Console {
@@ -54,12 +43,6 @@ impl Console {
         let mut bytes = Vec::new();
         Read::by_ref(&mut self.file).take(MAX_LOG).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-impl fmt::Display for ConsoleEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
     }
 }
 

@@ -111,9 +111,8 @@ fn spawn(arguments: Vec<OsString>, messages: File) -> io::Result<(Child, OwnedFd
         command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
     let child = command.spawn()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
     // Not reaped yet, so the number is still its own.
-    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     Ok((child, process))
 }
 

@@ -6,7 +6,6 @@
 //! host are slower; functional tests may run many commands in one.
 
 mod console;
-mod error;
 mod machine;
 mod memory;
 mod options;
@@ -14,9 +13,7 @@ mod qemu;
 mod session;
 mod terminal;
 
-pub use console::ConsoleEnd;
-pub use error::HostError;
 pub use machine::Killer;
-pub use options::{HostOptions, MemorySize, OptionsError};
+pub use options::{HostOptions, MemorySize};
 pub use session::{Control, HostSession, Launched};
-pub use terminal::terminal_size;
+pub use terminal::{NO_TERMINAL, terminal_size};

@@ -2,10 +2,12 @@
 //! What an emulated host is made of.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use std::{fs, io};
+
+use anyhow::{Context, Result, anyhow, ensure};
 
 /// A host's memory. At least 256 MiB, a whole number of MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,27 +37,6 @@ pub struct HostOptions {
     pub start_limit: Duration,
 }
 
-/// An option has a value that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OptionsError {
-    /// Not a size.
-    #[error("host memory {0:?}: expected a size of at least 256M, such as 512M or 14G")]
-    Memory(String),
-    /// Too few or too many processors.
-    #[error("host cpus {0}: expected 1 to {max}", max = HostOptions::MAX_CPUS)]
-    Cpus(u8),
-    /// A drive or a directory that cannot be used.
-    #[error("{}: {expected}", path.display())]
-    Path {
-        /// The path.
-        path: PathBuf,
-        /// What it should be.
-        expected: &'static str,
-        /// Why it is not, if the system says so.
-        source: Option<io::Error>,
-    },
-}
-
 impl MemorySize {
     /// Smallest host in which the kernel, its init and a program have room.
     const MIN_MIB: u64 = 256;
@@ -81,10 +62,10 @@ impl fmt::Display for MemorySize {
 }
 
 impl FromStr for MemorySize {
-    type Err = OptionsError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || OptionsError::Memory(text.to_owned());
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || anyhow!("host memory {text:?}: expected a size of at least 256M, such as 512M or 14G");
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (digits, unit) = text.split_at(split);
         let number: u64 = digits.parse().map_err(|_| wrong())?;
@@ -119,35 +100,27 @@ impl HostOptions {
     const MAX_CPUS: u8 = 63;
 
     /// Checks what can be checked before anything starts, and makes the paths absolute.
-    pub(crate) fn check(&self) -> Result<Self, OptionsError> {
-        if !(1..=Self::MAX_CPUS).contains(&self.cpus) {
-            return Err(OptionsError::Cpus(self.cpus));
-        }
+    pub(crate) fn check(&self) -> Result<Self> {
+        let most = Self::MAX_CPUS;
+        ensure!((1..=most).contains(&self.cpus), "host cpus {}: expected 1 to {most}", self.cpus);
         let mut checked = self.clone();
         for drive in &mut checked.drives {
-            *drive = absolute(drive, "expected a readable disk image or block device")?;
-            if drive.is_dir() {
-                return Err(wrong(drive, "is a directory, expected a disk image or block device", None));
-            }
-            fs::File::open(&drive)
-                .map_err(|e| wrong(drive, "expected a readable disk image or block device", Some(e)))?;
+            let wrong = || format!("{}: expected a readable disk image or block device", drive.display());
+            let path = drive.canonicalize().with_context(wrong)?;
+            let is_image = !path.is_dir();
+            ensure!(is_image, "{}: is a directory, expected a disk image or block device", path.display());
+            File::open(&path).with_context(wrong)?;
+            *drive = path;
         }
         for directory in &mut checked.writable {
-            *directory = absolute(directory, "expected a directory")?;
-            if !directory.is_dir() || *directory == Path::new("/") {
-                return Err(wrong(directory, "expected a directory other than /", None));
-            }
+            let path = directory.canonicalize();
+            let path = path.with_context(|| format!("{}: expected a directory", directory.display()))?;
+            let is_one = path.is_dir() && path != Path::new("/");
+            ensure!(is_one, "{}: expected a directory other than /", path.display());
+            *directory = path;
         }
         Ok(checked)
     }
-}
-
-fn absolute(path: &Path, expected: &'static str) -> Result<PathBuf, OptionsError> {
-    fs::canonicalize(path).map_err(|e| wrong(path, expected, Some(e)))
-}
-
-fn wrong(path: &Path, expected: &'static str, source: Option<io::Error>) -> OptionsError {
-    OptionsError::Path { path: path.to_path_buf(), expected, source }
 }
 
 #[cfg(test)]

@@ -12,23 +12,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 
 use super::HostOptions;
-use super::console::{Console, ConsoleEnd};
-use super::error::HostError;
+use super::console::Console;
 use super::machine::{self, Killer, Machine};
 use super::memory::Lent;
 use super::qemu::{self, Files};
-use super::terminal::RawTerminal;
+use super::terminal::{NO_TERMINAL, RawTerminal};
 use crate::command::{Command, Finish, Outcome, Stdin, Streams};
+use crate::error::{ConsoleEnd, Error};
 use crate::protocol::{self, Frame, Kind, Order, Report, Setup, Size, Start};
 use crate::{artifact, initramfs};
 
 /// How long QEMU may take to be reaped once its sockets are closed.
 const REAP_LIMIT: Duration = Duration::from_secs(5);
 const SIGPIPE: i32 = 13;
+/// The connection broke or carried nonsense.
+const NO_CONNECTION: &str = "the connection to the emulated host's init failed";
 
 /// A host whose QEMU has been started and whose init has not answered yet.
 #[derive(Debug)]
@@ -64,21 +67,21 @@ pub struct Control {
 
 impl HostSession {
     /// Starts a host and waits until programs can run in it.
-    pub fn start(options: &HostOptions) -> Result<Self, HostError> {
+    pub fn start(options: &HostOptions) -> Result<Self, Error> {
         Self::launch(options)?.ready()
     }
 
     /// Starts a host without waiting, so that the caller can end it while it starts.
-    pub fn launch(options: &HostOptions) -> Result<Launched, HostError> {
+    pub fn launch(options: &HostOptions) -> Result<Launched, Error> {
         let options = options.check()?;
         let kernel = artifact::host_kernel(options.kernel.as_deref())?;
         let initramfs = initramfs::host()?;
         let directory = runtime_directory()?;
-        let failed = |source| HostError::Directory { path: directory.path().to_path_buf(), source };
+        let no_directory = || no_directory(directory.path());
         let file = |name: &str| directory.path().join(name);
         let size = options.memory;
-        let no_memory = |source| HostError::Memory { size, source };
-        let memory = Lent::take(size).map_err(no_memory)?;
+        let no_memory = || format!("the emulated host's memory: cannot make a file of {size} for it");
+        let memory = Lent::take(size).with_context(no_memory)?;
         let files = Files {
             memory: memory.path(),
             kernel,
@@ -87,20 +90,21 @@ impl HostSession {
             control: file("control"),
             stdin: file("stdin"),
         };
-        std::fs::write(&files.initramfs, initramfs).map_err(failed)?;
-        let console = Console::create(&files.console).map_err(failed)?;
+        std::fs::write(&files.initramfs, initramfs).with_context(no_directory)?;
+        let console = Console::create(&files.console).with_context(no_directory)?;
         let messages = File::options().read(true).append(true).create_new(true).open(file("messages"));
-        let messages = messages.map_err(failed)?;
-        let control = UnixListener::bind(&files.control).map_err(failed)?;
-        let stdin = UnixListener::bind(&files.stdin).map_err(failed)?;
+        let messages = messages.with_context(no_directory)?;
+        let control = UnixListener::bind(&files.control).with_context(no_directory)?;
+        let stdin = UnixListener::bind(&files.stdin).with_context(no_directory)?;
 
         let deadline = Instant::now() + options.start_limit;
-        let copy = messages.try_clone().map_err(failed)?;
-        let machine = Machine::start(qemu::arguments(&options, &files), memory, copy).map_err(HostError::NoQemu)?;
+        let copy = messages.try_clone().with_context(no_directory)?;
+        let machine = Machine::start(qemu::arguments(&options, &files), memory, copy)
+            .context("qemu-system-x86_64: cannot start it (Debian: apt-get install qemu-system-x86)")?;
         let mut unconnected = Unconnected { machine, console, messages };
         let control = unconnected.accept(&control, &options, deadline)?;
         let stdin = unconnected.accept(&stdin, &options, deadline)?;
-        let host = unconnected.connect(control, stdin).map_err(HostError::Connection)?;
+        let host = unconnected.connect(control, stdin).context(NO_CONNECTION)?;
         Ok(Launched { options, host, deadline, directory })
     }
 
@@ -111,7 +115,7 @@ impl HostSession {
     }
 
     /// Runs a command to its end and keeps what it writes.
-    pub fn run(&mut self, command: &Command) -> Result<Outcome, HostError> {
+    pub fn run(&mut self, command: &Command) -> Result<Outcome, Error> {
         Outcome::capture(|streams| self.run_streaming(command, streams))
     }
 
@@ -119,11 +123,11 @@ impl HostSession {
     ///
     /// After an error the host is of no more use: the next command gets an error as well. With [`Stdin::Inherit`] a
     /// thread may stay that waits for this process's input.
-    pub fn run_streaming(&mut self, command: &Command, streams: Streams<'_>) -> Result<Finish, HostError> {
+    pub fn run_streaming(&mut self, command: &Command, streams: Streams<'_>) -> Result<Finish, Error> {
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let cwd = command.cwd.clone().map_or_else(std::env::current_dir, Ok).map_err(HostError::Connection)?;
+        let cwd = command.cwd.clone().map_or_else(std::env::current_dir, Ok).context(NO_CONNECTION)?;
         let terminal = match streams.stdin {
-            Stdin::Terminal => Some(RawTerminal::enter().map_err(HostError::Terminal)?),
+            Stdin::Terminal => Some(RawTerminal::enter().context(NO_TERMINAL)?),
             _ => None,
         };
         let start = Start {
@@ -145,7 +149,7 @@ impl HostSession {
             (Failure::Ended, _) => self.ended(),
             (Failure::Timeout, limit) => {
                 self.machine.killer().kill();
-                HostError::Timeout { limit: limit.unwrap_or_default() }
+                Error::Timeout(limit.unwrap_or_default())
             }
         })
     }
@@ -172,7 +176,7 @@ impl HostSession {
                     Report::Exit(exit) => {
                         return Ok(Finish { code: exit.code, wall: Duration::from_nanos(exit.wall_ns) });
                     }
-                    Report::Failed(what) => return Err(Failure::Error(HostError::Init(what))),
+                    Report::Failed(what) => return Err(Failure::Error(anyhow!("the emulated host: {what}").into())),
                     Report::Ready(_) | Report::SetUp => true,
                 },
             };
@@ -209,16 +213,16 @@ impl HostSession {
     }
 
     /// Why the host is gone.
-    fn ended(&mut self) -> HostError {
+    fn ended(&mut self) -> Error {
         // A broken connection with QEMU still running is a host of no use, too.
         let status = self.machine.wait(Duration::from_millis(500));
         self.machine.killer().kill();
         if let Some(signal) = self.machine.killer().because_of() {
-            return HostError::Killed(signal);
+            return Error::Killed(signal);
         }
         let status = status.or_else(|| self.machine.wait(REAP_LIMIT));
         let otherwise = status.map_or_else(|| "it closed the connection".to_owned(), machine::describe);
-        HostError::Ended(console_end(&mut self.console, &mut self.messages, otherwise))
+        Error::Ended(console_end(&mut self.console, &mut self.messages, otherwise))
     }
 }
 
@@ -230,7 +234,7 @@ impl Launched {
     }
 
     /// Waits until programs can run.
-    pub fn ready(mut self) -> Result<HostSession, HostError> {
+    pub fn ready(mut self) -> Result<HostSession, Error> {
         let result = self.set_up();
         match result {
             Ok(()) => Ok(self.host),
@@ -238,7 +242,7 @@ impl Launched {
             Err(Failure::Ended) => Err(self.host.ended()),
             Err(Failure::Timeout) => {
                 let end = console_end(&mut self.host.console, &mut self.host.messages, "no answer".to_owned());
-                Err(HostError::StartTimeout { limit: self.options.start_limit, end })
+                Err(Error::StartTimeout { limit: self.options.start_limit, end })
             }
         }
     }
@@ -256,9 +260,15 @@ impl Launched {
             let frame = next_frame(&self.host.frames, Some(self.deadline))?;
             match frame.message::<Report>().map_err(connection)? {
                 Report::Ready(protocol::VERSION) => remove(&self.directory),
-                Report::Ready(theirs) => return Err(Failure::Error(HostError::Version { theirs })),
+                Report::Ready(theirs) => {
+                    let error = anyhow!(
+                        "host-init speaks version {theirs}, flatboot-bench version {}: build both together",
+                        protocol::VERSION
+                    );
+                    return Err(Failure::Error(error.into()));
+                }
                 Report::SetUp => return Ok(()),
-                Report::Failed(what) => return Err(Failure::Error(HostError::Init(what))),
+                Report::Failed(what) => return Err(Failure::Error(anyhow!("the emulated host: {what}").into())),
                 Report::Exit(_) => {}
             }
         }
@@ -316,23 +326,23 @@ impl Unconnected {
         listener: &UnixListener,
         options: &HostOptions,
         deadline: Instant,
-    ) -> Result<UnixStream, HostError> {
+    ) -> Result<UnixStream, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         let process = self.machine.killer().process();
         let mut waiting =
             [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN), PollFd::new(&process, PollFlags::IN)];
         let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
         let timeout = Timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() };
-        poll(&mut waiting, Some(&timeout)).map_err(|e| HostError::Connection(e.into()))?;
+        poll(&mut waiting, Some(&timeout)).context(NO_CONNECTION)?;
         if !waiting[0].revents().is_empty() {
-            return Ok(listener.accept().map_err(HostError::Connection)?.0);
+            return Ok(listener.accept().context(NO_CONNECTION)?.0);
         }
         if !waiting[1].revents().is_empty() {
             let otherwise = self.machine.wait(REAP_LIMIT).map_or_else(String::new, machine::describe);
-            return Err(HostError::Ended(console_end(&mut self.console, &mut self.messages, otherwise)));
+            return Err(Error::Ended(console_end(&mut self.console, &mut self.messages, otherwise)));
         }
         let end = console_end(&mut self.console, &mut self.messages, "no answer from QEMU".to_owned());
-        Err(HostError::StartTimeout { limit: options.start_limit, end })
+        Err(Error::StartTimeout { limit: options.start_limit, end })
     }
 
     fn connect(self, control: UnixStream, stdin: UnixStream) -> io::Result<HostSession> {
@@ -359,13 +369,13 @@ impl Unconnected {
 }
 
 enum Failure {
-    Error(HostError),
+    Error(Error),
     Ended,
     Timeout,
 }
 
 fn connection(error: io::Error) -> Failure {
-    Failure::Error(HostError::Connection(error))
+    Failure::Error(anyhow::Error::new(error).context(NO_CONNECTION).into())
 }
 
 fn next_frame(frames: &mpsc::Receiver<io::Result<Frame>>, deadline: Option<Instant>) -> Result<Frame, Failure> {
@@ -416,11 +426,15 @@ fn console_end(console: &mut Console, messages: &mut File, otherwise: String) ->
 }
 
 /// A new directory whose socket paths fit in the 108 bytes that the kernel allows.
-fn runtime_directory() -> Result<TempDir, HostError> {
+fn runtime_directory() -> Result<TempDir, Error> {
     let preferred = std::env::temp_dir();
     let parent = if preferred.as_os_str().len() <= 64 { preferred.as_path() } else { Path::new("/tmp") };
     let made = tempfile::Builder::new().prefix("flatboot-host-").tempdir_in(parent);
-    made.map_err(|source| HostError::Directory { path: parent.to_path_buf(), source })
+    Ok(made.with_context(|| no_directory(parent))?)
+}
+
+fn no_directory(parent: &Path) -> String {
+    format!("{}: cannot make the emulated host's directory there", parent.display())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

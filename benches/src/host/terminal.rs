@@ -7,6 +7,9 @@ use rustix::termios::{self, OptionalActions, Termios};
 
 use crate::protocol::Size;
 
+/// The caller's terminal refuses to be set up, or is none.
+pub const NO_TERMINAL: &str = "the terminal of standard input cannot be used";
+
 /// Standard input in raw mode until this is dropped.
 #[derive(Debug)]
 pub(super) struct RawTerminal {

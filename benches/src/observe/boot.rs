@@ -13,10 +13,10 @@ use std::{fs, thread};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::disable_transparent_huge_pages;
 
-use super::company::Company;
 use super::marks::{self, PortReader, Reported, now_ns};
 use super::memory;
 use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Until};
+use super::peer::Peer;
 use crate::results::{End, HostPages, Sample};
 use crate::work;
 
@@ -62,7 +62,7 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
         MarksFrom::Port(path) => Some(PortReader::start(path)?),
         MarksFrom::Timeline(_) | MarksFrom::Nowhere => None,
     };
-    let _company = (order.until == Until::Worked).then(Company::start).transpose()?;
+    let _peer = (order.until == Until::Worked).then(Peer::start).transpose()?;
     // Once for nothing: the program and its libraries are then in memory for every VMM alike.
     let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
 
@@ -77,47 +77,48 @@ pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
     };
     let (events, heard) = mpsc::channel();
     vmm.listen(events);
-    let (seen, ended) = watch(order, &mut vmm, &heard, interrupted)?;
+    let (mut seen, ended) = watch(order, &mut vmm, &heard, interrupted)?;
     drop(vmm);
-    if order.until == Until::Filled && seen.init.is_some() && seen.filled != Some(true) {
-        return Ok(failed(not_filled(order, &seen, ended), &seen));
+    Ok(match sampled(order, &mut seen, ended, (port, zero_ns)) {
+        Ok(sample) => End::Init(sample),
+        Err(why) => failed(why, &seen),
+    })
+}
+
+/// The sample of a boot, or why there is none.
+fn sampled(
+    order: &Order,
+    seen: &mut Seen,
+    ended: Option<ExitStatus>,
+    (port, zero_ns): (Option<PortReader>, u64),
+) -> Result<Sample, String> {
+    let Some((console_ns, memory)) = seen.init else { return Err(why(order, seen, ended)) };
+    match order.until {
+        Until::Filled if seen.filled != Some(true) => return Err(not_filled(order, seen, ended)),
+        Until::Worked => not_worked(order, seen, ended).map_or(Ok(()), Err)?,
+        _ => {}
     }
-    if order.until == Until::Worked
-        && seen.init.is_some()
-        && let Some(why) = not_worked(order, &seen, ended)
-    {
-        return Ok(failed(why, &seen));
-    }
-    let (console_ns, host_memory_bytes) = match seen.init {
+    let memory = memory.ok_or_else(|| format!("no smaps_rollup of the VMM; {}", why(order, seen, ended)))?;
+    if order.host_pages == HostPages::Small && memory.huge > 0 {
         // Not for want of trying: a measurement on pages of 4 KiB must be one.
-        Some((_, Some(memory))) if order.host_pages == HostPages::Small && memory.huge > 0 => {
-            let why = format!("{} bytes of the VMM's memory are huge pages, though only 4K was allowed", memory.huge);
-            return Ok(failed(why, &seen));
-        }
-        Some((console_ns, Some(memory))) => (console_ns, memory.bytes),
-        Some((_, None)) => {
-            return Ok(failed(format!("no smaps_rollup of the VMM; {}", why(order, &seen, ended)), &seen));
-        }
-        None => return Ok(failed(why(order, &seen, ended), &seen)),
-    };
+        return Err(format!("{} bytes of the VMM's memory are huge pages, though only 4K was allowed", memory.huge));
+    }
     let reported = match (&order.marks, port) {
-        (MarksFrom::Timeline(path), _) => match marks::from_timeline(path, zero_ns) {
-            Ok(reported) => reported,
-            Err(error) => return Ok(failed(format!("no timeline: {error}; {}", why(order, &seen, ended)), &seen)),
-        },
+        (MarksFrom::Timeline(path), _) => marks::from_timeline(path, zero_ns)
+            .map_err(|error| format!("no timeline: {error}; {}", why(order, seen, ended)))?,
         (_, Some(port)) => port.finish(zero_ns),
         _ => Reported::default(),
     };
     let console_ns = console_ns.saturating_sub(zero_ns);
-    Ok(End::Init(Sample {
+    Ok(Sample {
         init_ns: reported.init_ns.unwrap_or(console_ns),
         by_mark: reported.init_ns.is_some(),
         console_ns,
         first_instruction_ns: reported.first_instruction_ns,
-        host_memory_bytes,
+        host_memory_bytes: memory.bytes,
         marks: reported.marks,
-        work: seen.rates,
-    }))
+        work: std::mem::take(&mut seen.rates),
+    })
 }
 
 /// The VMM's process, ended when dropped.

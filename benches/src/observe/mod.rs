@@ -5,11 +5,11 @@
 //! console, and when init's first line comes it stops the VMM for a moment and asks the kernel how much memory it has.
 
 mod boot;
-mod company;
 mod facts;
 mod marks;
 mod memory;
 mod order;
+mod peer;
 
 pub use boot::{Interrupted, boot};
 pub use facts::{Surroundings, surroundings};

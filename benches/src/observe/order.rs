@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the observer is asked to do.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::results::HostPages;
@@ -36,7 +35,7 @@ pub struct Order {
 }
 
 /// How long a guest is watched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {
     /// To init's first line.
@@ -45,29 +44,8 @@ pub enum Until {
     /// Until its init says that the memmap is filled, for [`Order::limit_ms`] after its first line at the most.
     Filled,
     /// Until its init has done all that it was asked for, just as long; the host's end of its work is there.
+    #[value(skip)]
     Worked,
-}
-
-impl FromStr for Until {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "init" => Ok(Self::Init),
-            "filled" => Ok(Self::Filled),
-            _ => Err(format!("{text:?}: must be init or filled")),
-        }
-    }
-}
-
-impl fmt::Display for Until {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Init => "init",
-            Self::Filled => "filled",
-            Self::Worked => "worked",
-        })
-    }
 }
 
 /// Where the marks come from.

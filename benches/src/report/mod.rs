@@ -17,7 +17,6 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-pub use chart::DrawError;
 pub use output::{ReportError, Written};
 
 use crate::results;
@@ -27,8 +26,8 @@ use crate::results;
 /// `out` is written whole or not at all. A file that is there already is replaced only if it is a report.
 pub fn write(files: &[PathBuf], out: &Path) -> Result<Written, ReportError> {
     output::refuse_other_files(out)?;
-    let loaded: Result<Vec<_>, _> = files.iter().map(|path| Ok((path.clone(), results::load(path)?))).collect();
-    let sources = model::sources(loaded.map_err(ReportError::Results)?);
+    let loaded: anyhow::Result<_> = files.iter().map(|path| Ok((path.clone(), results::load(path)?))).collect();
+    let sources = model::sources(loaded.map_err(ReportError::Named)?);
     let sections = model::sections(&sources);
     let html = page::page(&sections)?;
     output::write(out, &html)?;

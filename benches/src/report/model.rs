@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use crate::results::{Group, Results, groups};
-use crate::stats::{self, Summary};
 
 use super::style::Style;
 
@@ -34,18 +33,7 @@ pub(super) struct Line<'a> {
     /// How it is drawn.
     pub(super) style: Style,
     /// Its shapes, by vCPUs, then by memory.
-    pub(super) points: Vec<Point<'a>>,
-}
-
-/// One shape of VM.
-#[derive(Debug)]
-pub(super) struct Point<'a> {
-    /// Its samples.
-    pub(super) group: Group<'a>,
-    /// Nanoseconds to init; none if no boot reached it.
-    pub(super) init: Option<Summary>,
-    /// Median time to init over that of the line's smallest VM: of as many vCPUs, or of all if each size has its own count.
-    pub(super) ratio: Option<f64>,
+    pub(super) points: Vec<Group<'a>>,
 }
 
 /// Names the files: by file name, or by the path as given where two have the same.
@@ -84,8 +72,9 @@ fn lines<'a>(sources: &[&'a Source]) -> Vec<Line<'a>> {
     }
     let (mut vmms, mut ways) = (Vec::new(), Vec::new());
     let mut drawn = Vec::new();
-    for (index, (source, groups)) in lines.into_iter().enumerate() {
-        let (vmm, mode, threads, without) = kind(&groups[0]);
+    for (index, (source, mut points)) in lines.into_iter().enumerate() {
+        points.sort_by_key(|group| (group.variant.cpus, group.variant.memory_bytes));
+        let (vmm, mode, threads, without) = kind(&points[0]);
         let mut name = format!("{vmm}, {mode}");
         if let Some(threads) = threads {
             name = format!("{name}, threads {threads}");
@@ -98,7 +87,7 @@ fn lines<'a>(sources: &[&'a Source]) -> Vec<Line<'a>> {
         }
         let style =
             Style::new(index, place(&mut vmms, (vmm, &source.name)), place(&mut ways, (mode, threads, without)));
-        drawn.push(Line { name, style, points: points(groups) });
+        drawn.push(Line { name, style, points });
     }
     drawn
 }
@@ -117,35 +106,6 @@ fn place<T: PartialEq>(seen: &mut Vec<T>, item: T) -> usize {
     seen.len() - 1
 }
 
-fn points(mut groups: Vec<Group<'_>>) -> Vec<Point<'_>> {
-    groups.sort_by_key(|group| (group.variant.cpus, group.variant.memory_bytes));
-    let shapes = is_shapes(groups.iter().map(|group| (group.variant.cpus, group.variant.memory_bytes)));
-    let with_inits: Vec<_> = groups.into_iter().map(|group| (Summary::of(&group.inits()), group)).collect();
-    let smallest = |cpus| {
-        let comparable = with_inits.iter().filter(|(_, group)| shapes || group.variant.cpus == cpus);
-        let reached = comparable.filter_map(|(init, group)| Some((group.variant.memory_bytes, init.as_ref()?.median)));
-        reached.min().map(|(_, median)| median)
-    };
-    let ratios: Vec<_> = with_inits
-        .iter()
-        .map(|(init, group)| stats::ratio(init.as_ref()?.median, smallest(group.variant.cpus)?))
-        .collect();
-    with_inits.into_iter().zip(ratios).map(|((init, group), ratio)| Point { group, init, ratio }).collect()
-}
-
-/// Whether (vCPUs, bytes) are VM sizes as people buy them: more than one, and no two alike in vCPUs or in memory.
-pub(super) fn is_shapes(shapes: impl Iterator<Item = (u8, u64)>) -> bool {
-    let shapes: std::collections::BTreeSet<_> = shapes.collect();
-    let distinct = |mut keys: Vec<u64>| {
-        keys.sort_unstable();
-        keys.dedup();
-        keys.len() == shapes.len()
-    };
-    shapes.len() > 1
-        && distinct(shapes.iter().map(|(cpus, _)| u64::from(*cpus)).collect())
-        && distinct(shapes.iter().map(|(_, memory)| *memory).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{GIB, sweep, variant};
@@ -161,16 +121,6 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_smallest_size_that_booted() {
-        let variants = [16, 1, 4].map(|gib| variant("flatboot", "serial", gib * GIB)).to_vec();
-        let results = sweep(variants, 3, |variant, round| [800, 100, 200][variant] + u64::from(round));
-        let sources = sources(vec![("r.json".into(), results)]);
-        let section = &sections(&sources)[0];
-        let ratios: Vec<_> = section.lines[0].points.iter().map(|point| point.ratio).collect();
-        assert_eq!(ratios, [Some(1.0), Some(202.0 / 102.0), Some(802.0 / 102.0)]);
-    }
-
-    #[test]
     fn files_of_other_hosts_are_apart() {
         let results = sweep(vec![variant("flatboot", "serial", GIB)], 1, |_, _| 1);
         let mut other = results.clone();
@@ -181,13 +131,5 @@ mod tests {
         let names: Vec<Vec<_>> = sections.iter().map(|s| s.sources.iter().map(|f| f.name.as_str()).collect()).collect();
         assert_eq!(names, [vec!["a", "c"], vec!["b"]]);
         assert_eq!(sections[0].lines[1].name, "flatboot, serial (c)");
-    }
-
-    #[test]
-    fn shapes_differ_in_both() {
-        assert!(is_shapes([(2, 8), (4, 16), (2, 8)].into_iter()));
-        assert!(!is_shapes([(2, 8)].into_iter()));
-        assert!(!is_shapes([(2, 8), (4, 8)].into_iter()));
-        assert!(!is_shapes([(2, 8), (2, 16)].into_iter()));
     }
 }

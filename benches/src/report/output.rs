@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The report's file.
 
-use std::fs;
-use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
 
 use crate::atomic_file;
-use crate::results::ResultsError;
-
-use super::chart::DrawError;
 
 /// How every report begins.
 pub(super) const HEAD: &str = "<!DOCTYPE html><!-- flatboot-bench report -->";
@@ -25,60 +24,47 @@ pub struct Written {
 /// No report was written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// A file that cannot be drawn.
+    /// What the user named is wrong.
+    #[error("{0:#}")]
+    Named(anyhow::Error),
+    /// It cannot be drawn or written.
     #[error(transparent)]
-    Results(ResultsError),
-    /// Something else has the report's name.
-    #[error("{}: is there and is no report: name another file or remove it", .0.display())]
-    Occupied(PathBuf),
-    /// A picture that cannot be drawn.
-    #[error(transparent)]
-    Draw(#[from] DrawError),
-    /// It cannot be written.
-    #[error("{}: cannot be written", path.display())]
-    Write {
-        /// The report.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Made(#[from] anyhow::Error),
 }
 
 impl ReportError {
     /// 2 for what the user named wrongly, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Results(_) | Self::Occupied(_) => 2,
-            Self::Draw(_) | Self::Write { .. } => 1,
-        }
+        if matches!(self, Self::Named(_)) { 2 } else { 1 }
     }
 }
 
 /// Measuring takes hours: a results file that is named in the report's place must not be lost.
 pub(super) fn refuse_other_files(path: &Path) -> Result<(), ReportError> {
-    let failed = |source| ReportError::Write { path: path.to_path_buf(), source };
-    match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
-        Ok(metadata) if !metadata.is_file() => return Err(ReportError::Occupied(path.to_path_buf())),
-        Ok(_) => {}
-    }
+    let name = path.display();
     let mut head = Vec::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    file.take(HEAD.len() as u64).read_to_end(&mut head).map_err(failed)?;
-    if head == HEAD.as_bytes() { Ok(()) } else { Err(ReportError::Occupied(path.to_path_buf())) }
+    let read = File::open(path).and_then(|file| file.take(HEAD.len() as u64).read_to_end(&mut head));
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(_) if head == HEAD.as_bytes() => Ok(()),
+        Err(error) if error.kind() != ErrorKind::IsADirectory => {
+            Err(anyhow!(error).context(format!("{name}: cannot be written")).into())
+        }
+        _ => Err(ReportError::Named(anyhow!("{name}: is there and is no report: name another file or remove it"))),
+    }
 }
 
 /// Writes `path` whole or not at all.
-pub(super) fn write(path: &Path, html: &str) -> Result<(), ReportError> {
-    atomic_file::write(path, html.as_bytes()).map_err(|source| ReportError::Write { path: path.to_path_buf(), source })
+pub(super) fn write(path: &Path, html: &str) -> anyhow::Result<()> {
+    atomic_file::write(path, html.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{GIB, sweep, variant};
-    use super::*;
+    use std::fs;
+
     use crate::results;
 
     #[test]
@@ -95,7 +81,7 @@ mod tests {
 
         for occupied in [file.as_path(), directory.path()] {
             let error = super::super::write(std::slice::from_ref(&file), occupied).unwrap_err();
-            assert!(matches!(error, ReportError::Occupied(_)), "{error}");
+            assert!(error.to_string().contains("is there and is no report"), "{error}");
             assert_eq!(error.exit_code(), 2);
         }
         assert_eq!(fs::read(&file).unwrap(), before);

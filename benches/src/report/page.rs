@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page. maud escapes all text; only pictures, style and script go in as they are.
 
+use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use super::chart::{self, DrawError, Words};
+use super::chart::{self, Words};
 use super::format::{bytes, count, unbroken};
 use super::headline::{Headline, headline};
 use super::model::Section;
@@ -14,6 +15,7 @@ use super::output::HEAD;
 use super::phases::{self, Phases};
 use super::plot::{self, Panels, Plot};
 use super::{facts, tables};
+use crate::{ablation, init_times, rates};
 
 const CSS: &str = include_str!("report.css");
 const JS: &str = include_str!("report.js");
@@ -23,7 +25,7 @@ const WIDE: u32 = 1080;
 const HALF: u32 = 540;
 
 /// The report as HTML.
-pub(super) fn page(sections: &[Section<'_>]) -> Result<String, DrawError> {
+pub(super) fn page(sections: &[Section<'_>]) -> Result<String> {
     let headline = sections.first().map(|section| headline(&plot::init(&section.lines)));
     let headline = headline.unwrap_or(Headline { main: "Nothing was measured".into(), others: Vec::new() });
     let bodies: Result<Vec<_>, _> =
@@ -93,11 +95,16 @@ fn method(section: &Section<'_>, named: bool) -> Markup {
     } }
 }
 
-fn section(id: &str, section: &Section<'_>) -> Result<Markup, DrawError> {
+fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
     let init = plot::init(&section.lines);
     let memory = plot::memory(&section.lines);
     let scaling = plot::scaling(&section.lines);
     let failures = tables::failures(section);
+    let tables = [
+        ("Summary", tables::of_files(section, |groups| Some(init_times::table(groups)))),
+        ("What each part is worth", tables::of_files(section, ablation::table)),
+        ("What guests got done", tables::of_files(section, rates::table)),
+    ];
     Ok(html! {
         (part("Time to init over memory", &panels(id, &init)?))
         (part("Where the time goes", &bars(id, &phases::phases(&section.lines))?))
@@ -106,25 +113,7 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup, DrawError> {
             (panels(id, &memory)?)
         }))
         (part("Scaling over vCPUs", &vcpus(id, &scaling)?))
-        (part("Summary", &html! {
-            p { "Spread: the middle half of the samples, from the 25th to the 75th percentile, over the median. To smallest: the "
-                "median over that of the smallest VM of the same line." }
-            (tables::summary(&section.lines))
-        }))
-        @if let Some(parts) = tables::parts(section) { (part("What each part is worth", &html! {
-            p {
-                "One part switched off, against the full set: the ratio of the median times to init. 1.5 says that boots take half as "
-                "long again without the part; an interval that contains 1 shows no difference."
-            }
-            (parts)
-        })) }
-        @if let Some(work) = tables::work(section) { (part("What guests got done", &html! {
-            p {
-                "In a second, after their boot, and over what the same guest got done under QEMU: 2 says twice as much; an interval "
-                "that contains 1 shows no difference."
-            }
-            (work)
-        })) }
+        @for (title, table) in tables { @if let Some(table) = table { (part(title, &table)) } }
         @if let Some(failures) = failures { (part("Failed boots", &failures)) }
         (part("Raw samples", &html! {
             p {
@@ -143,7 +132,7 @@ fn part(title: &str, content: &Markup) -> Markup {
 }
 
 /// Charts of one question with their legend.
-fn panels(id: &str, panels: &Panels) -> Result<Markup, DrawError> {
+fn panels(id: &str, panels: &Panels) -> Result<Markup> {
     if panels.plots.is_empty() {
         return Ok(html! { p.nothing { "No boot that counts has reached init." } });
     }
@@ -166,7 +155,7 @@ fn panels(id: &str, panels: &Panels) -> Result<Markup, DrawError> {
     })
 }
 
-fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup, DrawError> {
+fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup> {
     let title = format!("{}, {}", panels.quantity, plot.title);
     let words = Words { id, title: &title, description: &plot.described(panels.unit) };
     let svg = chart::lines(plot, panels.unit, panels.max(plot), width, &words)?;
@@ -179,7 +168,7 @@ fn figure(id: &str, panels: &Panels, plot: &Plot, width: u32) -> Result<Markup, 
     })
 }
 
-fn bars(id: &str, phases: &Phases) -> Result<Markup, DrawError> {
+fn bars(id: &str, phases: &Phases) -> Result<Markup> {
     if phases.bars.is_empty() {
         return Ok(html! { p.nothing { "No VMM and no guest reported marks." } });
     }
@@ -203,7 +192,7 @@ fn bars(id: &str, phases: &Phases) -> Result<Markup, DrawError> {
     })
 }
 
-fn vcpus(id: &str, scaling: &Panels) -> Result<Markup, DrawError> {
+fn vcpus(id: &str, scaling: &Panels) -> Result<Markup> {
     if scaling.plots.is_empty() {
         return Ok(html! { p.nothing { "No memory size was booted with more than one vCPU count." } });
     }

@@ -58,9 +58,9 @@ pub(super) fn phases(lines: &[Line<'_>]) -> Phases {
     let many = |group: &Group<'_>| format::count(group.variant.cpus.into(), "vCPU");
     let mut variants = Vec::new();
     for line in lines {
-        for point in line.points.iter().filter(|point| point.group.samples.iter().any(|sample| has_marks(sample))) {
-            let samples: Vec<_> = point.group.samples.iter().map(|sample| steps(sample)).collect();
-            variants.push((format!("{}, {}", line.name, many(&point.group)), &point.group, samples));
+        for point in line.points.iter().filter(|point| point.samples.iter().any(|sample| has_marks(sample))) {
+            let samples: Vec<_> = point.samples.iter().map(|sample| steps(sample)).collect();
+            variants.push((format!("{}, {}", line.name, many(point)), point, samples));
         }
     }
     let order = order(variants.iter().flat_map(|(.., samples)| samples));

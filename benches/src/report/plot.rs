@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::results::{Group, Sample, is_shapes};
 use crate::stats::Summary;
 
 use super::format;
-use super::model::{Line, Point, is_shapes};
+use super::model::Line;
 use super::style::Style;
 
 /// Charts of one question.
@@ -78,23 +79,23 @@ impl Unit {
 
 /// Time to init over memory.
 pub(super) fn init(lines: &[Line<'_>]) -> Panels {
-    let plots = over_memory(lines, |point| point.group.inits());
+    let plots = over_memory(lines, |sample| sample.init_ns);
     Panels { id: "init", quantity: "Time to init", unit: Unit::Time, own_scales: false, plots }
 }
 
 /// Host memory over memory.
 pub(super) fn memory(lines: &[Line<'_>]) -> Panels {
-    let plots = over_memory(lines, |point| point.group.memory());
+    let plots = over_memory(lines, |sample| sample.host_memory_bytes);
     Panels { id: "memory", quantity: "Host memory at init", unit: Unit::Bytes, own_scales: false, plots }
 }
 
 /// Time to init over vCPUs, for each size that was booted with several counts.
 pub(super) fn scaling(lines: &[Line<'_>]) -> Panels {
-    let sizes: BTreeSet<_> = points(lines).map(|point| point.group.variant.memory_bytes).collect();
+    let sizes: BTreeSet<_> = points(lines).map(|point| point.variant.memory_bytes).collect();
     let chart = |size: u64| {
         let tracks = tracks(lines, |point| {
-            let variant = point.group.variant;
-            (variant.memory_bytes == size).then(|| (u64::from(variant.cpus), point.group.inits()))
+            let variant = point.variant;
+            (variant.memory_bytes == size).then(|| (u64::from(variant.cpus), point.inits()))
         });
         let called = |cpus| format::count(usize::try_from(cpus).unwrap_or_default(), "vCPU");
         plot(format::bytes(size), tracks, called)
@@ -103,16 +104,17 @@ pub(super) fn scaling(lines: &[Line<'_>]) -> Panels {
     Panels { id: "scaling", quantity: "Time to init", unit: Unit::Time, own_scales: true, plots }
 }
 
-fn points<'l>(lines: &'l [Line<'l>]) -> impl Iterator<Item = &'l Point<'l>> {
+fn points<'l>(lines: &'l [Line<'l>]) -> impl Iterator<Item = &'l Group<'l>> {
     lines.iter().flat_map(|line| &line.points)
 }
 
 /// One chart for each vCPU count, or one for all if each size was booted with a count of its own.
-fn over_memory(lines: &[Line<'_>], values: impl Fn(&Point<'_>) -> Vec<u64>) -> Vec<Plot> {
-    let shape = |point: &Point<'_>| (point.group.variant.cpus, point.group.variant.memory_bytes);
+fn over_memory(lines: &[Line<'_>], value: fn(&Sample) -> u64) -> Vec<Plot> {
+    let values = |point: &Group<'_>| point.values(|sample| Some(value(sample)));
+    let shape = |point: &Group<'_>| (point.variant.cpus, point.variant.memory_bytes);
     let shapes: BTreeSet<_> = points(lines).map(shape).collect();
     if is_shapes(shapes.iter().copied()) {
-        let tracks = tracks(lines, |point| Some((point.group.variant.memory_bytes, values(point))));
+        let tracks = tracks(lines, |point| Some((point.variant.memory_bytes, values(point))));
         let called = |bytes| {
             let cpus = shapes.iter().find(|(_, memory)| *memory == bytes).map_or(0, |(cpus, _)| *cpus);
             format!("{}, {}", format::bytes(bytes), format::count(cpus.into(), "vCPU"))
@@ -120,9 +122,9 @@ fn over_memory(lines: &[Line<'_>], values: impl Fn(&Point<'_>) -> Vec<u64>) -> V
         return plot("VM sizes".into(), tracks, called).into_iter().collect();
     }
     let counts: BTreeSet<_> = shapes.iter().map(|(cpus, _)| *cpus).collect();
-    let chart = |cpus: u8| {
+    let chart = |cpus: u16| {
         let tracks = tracks(lines, |point| {
-            let variant = point.group.variant;
+            let variant = point.variant;
             (variant.cpus == cpus).then(|| (variant.memory_bytes, values(point)))
         });
         plot(format::count(cpus.into(), "vCPU"), tracks, format::bytes)
@@ -131,7 +133,7 @@ fn over_memory(lines: &[Line<'_>], values: impl Fn(&Point<'_>) -> Vec<u64>) -> V
 }
 
 /// The lines with what `read` gives for their points, as (x, values); points without values are left out.
-fn tracks(lines: &[Line<'_>], read: impl Fn(&Point<'_>) -> Option<(u64, Vec<u64>)>) -> Vec<Track> {
+fn tracks(lines: &[Line<'_>], read: impl Fn(&Group<'_>) -> Option<(u64, Vec<u64>)>) -> Vec<Track> {
     let track = |line: &Line<'_>| {
         let spot = |point| {
             let (x, values) = read(point)?;
@@ -207,8 +209,8 @@ mod tests {
         panels.plots.into_iter().map(|plot| (plot.title.clone(), ticks(plot))).collect()
     }
 
-    fn of_shapes(shapes: &[(u8, u64)]) -> Results {
-        let shape = |(cpus, gib): &(u8, u64)| crate::results::Variant {
+    fn of_shapes(shapes: &[(u16, u64)]) -> Results {
+        let shape = |(cpus, gib): &(u16, u64)| crate::results::Variant {
             cpus: *cpus,
             ..variant("flatboot", "serial", gib * GIB)
         };

@@ -3,115 +3,44 @@
 
 use maud::{Markup, html};
 
-use crate::ablation::{Part, Worth, sets};
-use crate::rates::{Rate, rates};
 use crate::results::{Boot, End, Group, Variant, groups};
-use crate::stats::{Summary, median, ratio};
-use crate::sweep::describe;
+use crate::stats::ratio;
+use crate::table::{self, NONE, Table, Tone};
 
 use super::format::{bytes, duration, milliseconds, times};
-use super::model::{Line, Section, Source};
+use super::model::{Section, Source};
 use super::phases::Phases;
 use super::plot::{Plot, Track, Unit};
 
-/// Medians and spread of every variant.
-pub(super) fn summary(lines: &[Line<'_>]) -> Markup {
-    let columns =
-        ["VMM and mode", "vCPUs", "Memory", "Boots", "Failed", "Median", "p95", "Spread", "To smallest", "Host memory"];
+/// What `make` gives for each of the files, whose names are said if there are several; none if it gives nothing.
+pub(super) fn of_files(section: &Section<'_>, make: fn(&[Group<'_>]) -> Option<Table>) -> Option<Markup> {
+    let tables = section.sources.iter().map(|source| (&source.name, make(&groups(&source.results))));
+    let tables: Vec<_> = tables.filter_map(|(file, table)| Some((file.as_str(), table?))).collect();
+    let named = section.sources.len() > 1;
+    let (_, first) = tables.first()?;
+    Some(html! {
+        p { (first.legend) }
+        @for (file, table) in &tables { (drawn(table, named.then_some(*file))) }
+    })
+}
+
+fn drawn(table: &Table, file: Option<&str>) -> Markup {
+    let class = |cell: &table::Cell| match cell.tone {
+        Tone::Good => Some("strong"),
+        Tone::Bad => Some("strong bad"),
+        _ => None,
+    };
     scroll(
-        "Summary",
-        &html! {
-            table.summary {
-                thead { tr { @for name in columns { th scope="col" { (name) } } } }
-                @for line in lines {
-                    tbody { @for point in &line.points {
-                        @let host = Summary::of(&point.group.memory());
-                        @let init = |show: fn(&Summary) -> String| point.init.as_ref().map_or(NOTHING.into(), show);
-                        tr {
-                            th scope="row" { (line.name) }
-                            td { (point.group.variant.cpus) }
-                            td { (bytes(point.group.variant.memory_bytes)) }
-                            td { (point.group.samples.len()) }
-                            td.bad[point.group.failed > 0] { (point.group.failed) }
-                            td.strong { (init(|init| duration(init.median))) }
-                            td { (init(|init| duration(init.p95))) }
-                            td { (init(|init| format!("{:.1} %", init.spread_percent()))) }
-                            td { (point.ratio.map_or(NOTHING.into(), |ratio| format!("{} ×", times(ratio)))) }
-                            td { (host.map_or(NOTHING.into(), |host| bytes(host.median))) }
-                        }
-                    } }
-                }
-            }
-        },
+        file.unwrap_or("Numbers"),
+        &html! { table.summary {
+            @if let Some(file) = file { caption { (file) } }
+            thead { tr { @for column in table.columns { th scope="col" { (column.title) } } } }
+            @for block in &table.blocks { tbody {
+                tr { th scope="rowgroup" colspan=(table.columns.len()) { (block.title) } }
+                @for row in &block.rows { tr { @for cell in row { td class=[class(cell)] { (cell.text) } } } }
+            } }
+        } },
     )
-}
-
-/// What each part is worth, of the files of which one was switched off; none if there is no such file.
-pub(super) fn parts(section: &Section<'_>) -> Option<Markup> {
-    let tables: Vec<_> =
-        section.sources.iter().filter_map(|source| parts_of(source, section.sources.len() > 1)).collect();
-    (!tables.is_empty()).then(|| html! { @for table in tables { (table) } })
-}
-
-fn parts_of(source: &Source, named: bool) -> Option<Markup> {
-    let groups = groups(&source.results);
-    let sets = sets(&groups);
-    let columns = ["Switched off", "Memory", "Boots", "Full set", "Without", "Ratio", "95 % interval", "Host memory"];
-    let time = |group: &Group<'_>| median(&group.inits()).map_or(NOTHING.into(), duration);
-    let memory = |group: &Group<'_>| median(&group.memory()).map_or(NOTHING.into(), bytes);
-    let interval =
-        |part: &Part<'_>| part.interval.map(|interval| format!("{:.3} to {:.3}", interval.low, interval.high));
-    let table = html! { @for set in &sets {
-        @let title = if named { format!("{} ({})", set.title, source.name) } else { set.title.clone() };
-        (scroll(&title, &html! { table.summary {
-            caption { (title) }
-            thead { tr { @for name in columns { th scope="col" { (name) } } } }
-            tbody { @for part in &set.parts { tr {
-                th scope="row" { (part.name) }
-                td { (bytes(part.without.variant.memory_bytes)) }
-                td { (part.n()) }
-                td { (time(part.full)) }
-                td { (time(part.without)) }
-                td.strong[part.worth() != Worth::Unknown] { (part.ratio.map_or(NOTHING.into(), |ratio| format!("{ratio:.3}"))) }
-                td { (interval(part).unwrap_or(NOTHING.into())) }
-                td { (memory(part.full)) " → " (memory(part.without)) }
-            } } }
-        } }))
-    } };
-    (!sets.is_empty()).then_some(table)
-}
-
-/// What guests got done, of the files in which they had something to do; none if there is no such file.
-pub(super) fn work(section: &Section<'_>) -> Option<Markup> {
-    let tables: Vec<_> =
-        section.sources.iter().filter_map(|source| work_of(source, section.sources.len() > 1)).collect();
-    (!tables.is_empty()).then(|| html! { @for table in tables { (table) } })
-}
-
-fn work_of(source: &Source, named: bool) -> Option<Markup> {
-    let groups = groups(&source.results);
-    let all = rates(&groups);
-    let columns = ["Workload", "", "Boots", "Median", "QEMU", "Ratio", "95 % interval"];
-    let show = |rate: &Rate, median: Option<u64>| median.map_or(NOTHING.into(), |median| rate.show(median));
-    let interval = |rate: &Rate| rate.interval.map(|interval| format!("{:.3} to {:.3}", interval.low, interval.high));
-    let table = html! { @for variant in &all {
-        @let name = describe(variant.variant);
-        @let title = if named { format!("{name} ({})", source.name) } else { name };
-        (scroll(&title, &html! { table.summary {
-            caption { (title) }
-            thead { tr { @for name in columns { th scope="col" { (name) } } } }
-            tbody { @for rate in &variant.rates { tr {
-                th scope="row" { (rate.workload.name) }
-                td { (rate.workload.meaning) }
-                td { (rate.n) }
-                td { (show(rate, rate.median)) }
-                td { (show(rate, rate.yardstick)) }
-                td.strong[rate.is_more().is_some()] { (rate.ratio.map_or(NOTHING.into(), |ratio| format!("{ratio:.3}"))) }
-                td { (interval(rate).unwrap_or(NOTHING.into())) }
-            } } }
-        } }))
-    } };
-    (!all.is_empty()).then_some(table)
 }
 
 /// What a line chart shows: a row for each x, a column for each line.
@@ -128,7 +57,7 @@ pub(super) fn plot(plot: &Plot, unit: Unit, what: &str) -> Markup {
             tbody { @for (x, name) in &plot.ticks {
                 tr {
                     th scope="row" { (name) }
-                    @for track in &plot.tracks { td { (cell(track, *x).unwrap_or(NOTHING.into())) } }
+                    @for track in &plot.tracks { td { (cell(track, *x).unwrap_or(NONE.into())) } }
                 }
             } }
         },
@@ -179,14 +108,11 @@ type Cell = (String, Option<u64>);
 /// A sample.
 type Row = [Cell; RAW.len()];
 
-/// What stands where there is no value.
-const NOTHING: &str = "–";
-
 /// Every sample that counts, in the order in which they ran.
 pub(super) fn raw(section: &Section<'_>) -> Markup {
     let rows: Vec<_> = section.sources.iter().flat_map(|source| rows(source)).collect();
     let several = section.sources.len() > 1;
-    let says = |column: usize| if column == 0 { several } else { rows.iter().any(|row| row[column].0 != NOTHING) };
+    let says = |column: usize| if column == 0 { several } else { rows.iter().any(|row| row[column].0 != NONE) };
     let shown: Vec<_> = (0..RAW.len()).filter(|column| says(*column)).collect();
     scroll(
         "Raw samples",
@@ -223,14 +149,14 @@ fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
         number(boot.round.into()),
         text(&variant.vmm),
         text(&variant.mode),
-        text(variant.threads.as_deref().unwrap_or(NOTHING)),
-        text(variant.without.as_deref().unwrap_or(NOTHING)),
+        text(variant.threads.as_deref().unwrap_or(NONE)),
+        text(variant.without.as_deref().unwrap_or(NONE)),
         number(variant.cpus.into()),
         size(variant.memory_bytes),
         time(sample.init_ns),
         text(if sample.by_mark { "mark" } else { "console" }),
         time(sample.console_ns),
-        sample.first_instruction_ns.map_or(text(NOTHING), time),
+        sample.first_instruction_ns.map_or(text(NONE), time),
         size(sample.host_memory_bytes),
     ])
 }
@@ -290,6 +216,7 @@ mod tests {
     use super::super::fixture::{GIB, sweep, variant};
     use super::super::model::{sections, sources};
     use super::*;
+    use crate::ablation;
 
     #[test]
     fn parts_have_a_table_where_one_was_switched_off() {
@@ -298,14 +225,11 @@ mod tests {
         let results = sweep(variants.to_vec(), 6, |variant, _| [1_000_000_000, 1_500_000_000][variant]);
         let full = sweep(vec![variant("flatboot", "async", GIB)], 6, |_, _| 1);
         let sources = sources(vec![("r.json".into(), results), ("s.json".into(), full)]);
-        let drawn = parts(&sections(&sources)[0]).unwrap().into_string();
-        let cells = "<th scope=\"row\">a&lt;b</th><td>1 GiB</td><td>6</td><td>1.00 s</td><td>1.50 s</td>\
-                     <td class=\"strong\">1.500</td><td>1.500 to 1.500</td><td>40 MiB → 40 MiB</td>";
-        assert!(
-            drawn.contains(cells) && drawn.contains("<caption>flatboot async, 2 vCPUs (r.json)</caption>"),
-            "{drawn}"
-        );
-        assert!(!drawn.contains("(s.json)"), "{drawn}");
-        assert!(parts(&sections(&sources[1..])[0]).is_none());
+        let drawn = of_files(&sections(&sources)[0], ablation::table).unwrap().into_string();
+        let cells = "<td>a&lt;b</td><td>1 GiB</td><td>6</td><td>1.000 s</td><td>1.500 s</td>\
+                     <td class=\"strong\">1.500</td><td>1.500 – 1.500</td><td>40.0 MiB → 40.0 MiB</td>";
+        assert!(drawn.contains(cells) && drawn.contains("flatboot async, 2 vCPUs: what each"), "{drawn}");
+        assert!(drawn.contains("<caption>r.json</caption>") && !drawn.contains("s.json"), "{drawn}");
+        assert!(of_files(&sections(&sources[1..])[0], ablation::table).is_none());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The order in which variants are read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::format::Variant;
 use crate::modes::MODES;
@@ -44,6 +44,19 @@ pub fn blocks<T>(mut items: Vec<T>, variant: impl Fn(&T) -> &Variant) -> Vec<Blo
         }
     }
     blocks
+}
+
+/// Whether (vCPUs, bytes) are VM sizes as people buy them: more than one, and no two alike in vCPUs or in memory.
+pub(crate) fn is_shapes(shapes: impl Iterator<Item = (u16, u64)>) -> bool {
+    let shapes: BTreeSet<_> = shapes.collect();
+    let distinct = |mut keys: Vec<u64>| {
+        keys.sort_unstable();
+        keys.dedup();
+        keys.len() == shapes.len()
+    };
+    shapes.len() > 1
+        && distinct(shapes.iter().map(|(cpus, _)| u64::from(*cpus)).collect())
+        && distinct(shapes.iter().map(|(_, memory)| *memory).collect())
 }
 
 impl Variant {
@@ -93,5 +106,13 @@ mod tests {
         assert_eq!(titles, expected);
         let sizes: Vec<_> = blocks[1].items.iter().map(|variant| (variant.cpus, variant.memory_bytes)).collect();
         assert_eq!(sizes, [(1, 9), (2, 1), (2, 9)]);
+    }
+
+    #[test]
+    fn shapes_differ_in_both() {
+        assert!(is_shapes([(2, 8), (4, 16), (2, 8)].into_iter()));
+        assert!(!is_shapes([(2, 8)].into_iter()));
+        assert!(!is_shapes([(2, 8), (4, 8)].into_iter()));
+        assert!(!is_shapes([(2, 8), (2, 16)].into_iter()));
     }
 }

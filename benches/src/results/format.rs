@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// What [`Results::format`] says.
 pub const FORMAT: &str = "flatboot-bench results";
 /// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`],
 /// 2 nothing of [`Sweep::host_pages`], 3 nothing of [`Sweep::work`].
-pub const VERSION: u32 = 4;
+pub const VERSION: u64 = 4;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Results {
     /// [`FORMAT`].
     pub format: String,
     /// [`VERSION`].
-    pub version: u32,
+    pub version: u64,
     /// What was asked for.
     pub sweep: Sweep,
     /// Where it ran.
@@ -48,7 +48,7 @@ pub struct Sweep {
 }
 
 /// The pages that the host may back a VMM's memory with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum HostPages {
     /// Those that host and VMM agree on: transparent huge pages where the VMM asks for them.
     #[default]
@@ -56,19 +56,8 @@ pub enum HostPages {
     Any,
     /// 4 KiB each: transparent huge pages are disabled for the VMM's process (`PR_SET_THP_DISABLE`), whatever it asks for.
     #[serde(rename = "4K")]
+    #[value(name = "4K")]
     Small,
-}
-
-impl FromStr for HostPages {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "any" => Ok(Self::Any),
-            "4K" => Ok(Self::Small),
-            _ => Err(format!("{text:?}: must be any or 4K")),
-        }
-    }
 }
 
 impl fmt::Display for HostPages {
@@ -96,7 +85,7 @@ pub struct Variant {
     /// Guest memory.
     pub memory_bytes: u64,
     /// vCPUs.
-    pub cpus: u8,
+    pub cpus: u16,
 }
 
 /// Where a sweep ran, and with what.

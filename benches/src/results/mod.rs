@@ -11,8 +11,9 @@ mod format;
 mod groups;
 mod words;
 
+pub(crate) use blocks::is_shapes;
 pub use blocks::{Block, blocks};
-pub use file::{ResultsError, can_save, load, save};
+pub use file::{can_save, load, save};
 pub use format::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
 };

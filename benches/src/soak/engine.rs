@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The soak itself: hosts side by side, each with one boot after another.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use anyhow::{Context, Result, anyhow};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::error::SoakError;
 use super::order::{Order, Seen};
 use super::plan::Plan;
 use super::tally::Tally;
 use super::{judge, log};
+use crate::backend::{Backend, Session};
 use crate::command::Command;
-use crate::door::{Door, Error, Session};
 use crate::host::HostOptions;
+use crate::progress::Progress;
 use crate::sweep::Stop;
-use crate::{artifact, chain, initramfs};
+use crate::{artifact, initramfs};
 
-/// Most hosts.
-const HOSTS: u8 = 16;
 /// Enough for the largest memmap that is filled, and little enough for several hosts on one machine.
 const HOST_MEMORY: &str = "6G";
 /// A host gets a successor after so many boots: guests in an old one are slow.
@@ -33,10 +32,6 @@ const BOOTS_OF_A_HOST: u64 = 25;
 const STARTS: u32 = 4;
 /// What the attendant may need besides the boot.
 const OVERHEAD: Duration = Duration::from_secs(120);
-/// How often progress is told, if there is any.
-const PROGRESS: Duration = Duration::from_secs(5);
-/// How often it is told if there is none, so that nobody takes a slow host for a dead one.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a user asks for.
 #[derive(Debug, Clone)]
@@ -56,15 +51,12 @@ pub struct Request {
 }
 
 /// What has come of a boot: the line to print if it has failed.
-type Told = Result<(), String>;
+type Told = std::result::Result<(), String>;
 
 /// Boots until time is up, a stop is asked for, or there is no host. Failures and the sum of all are told on `out`.
-pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tally, SoakError> {
-    if !(1..=HOSTS).contains(&request.hosts) {
-        return Err(SoakError::Hosts(request.hosts));
-    }
+pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tally> {
     let bench = Bench::open(request)?;
-    eprintln!("==> {}", bench.door);
+    eprintln!("==> {}", bench.backend);
     eprintln!(
         "==> from seed {}, {} at a time; logs of failures: {}",
         request.seed,
@@ -80,9 +72,9 @@ pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tal
         };
         let workers: Vec<_> = stops.iter().map(of).collect();
         drop(sender);
-        let tally = bench.follow(&receiver, out)?;
+        let tally = follow(&receiver, out)?;
         // Said whatever has ended the workers: hours may be in it.
-        writeln!(out, "{tally}").map_err(SoakError::Output)?;
+        writeln!(out, "{tally}").context("standard output")?;
         let ended = workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(())));
         ended.collect::<Result<(), _>>().map(|()| tally)
     })
@@ -92,7 +84,7 @@ pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tal
 struct Bench<'a> {
     request: &'a Request,
     since: Instant,
-    door: Door,
+    backend: Backend,
     own: PathBuf,
     flatboot: PathBuf,
     kernel: PathBuf,
@@ -103,18 +95,18 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn open(request: &'a Request) -> Result<Self, SoakError> {
-        let keep = |source| SoakError::Keep { path: request.keep.clone(), source };
-        fs::create_dir_all(&request.keep).map_err(keep)?;
-        let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
+    fn open(request: &'a Request) -> Result<Self> {
+        let keep = || format!("--keep {}: cannot be written to", request.keep.display());
+        fs::create_dir_all(&request.keep).with_context(keep)?;
+        let flatboot = artifact::needed_flatboot(None)?;
         let kernel = artifact::kernel("guest")?.join("vmlinux");
-        let door = Door::open(Some(&flatboot))?;
-        let scratch = tempfile::Builder::new().prefix("flatboot-soak-").tempdir().map_err(SoakError::Scratch)?;
+        let backend = Backend::open(Some(&flatboot))?;
+        let scratch = tempfile::Builder::new().prefix("flatboot-soak-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
         let memory = HOST_MEMORY.parse().unwrap_or_default();
-        let options = HostOptions { kernel: door.host_kernel()?, memory, ..HostOptions::default() };
-        let own = env::current_exe().map_err(SoakError::Scratch)?;
-        Ok(Self { request, since: Instant::now(), door, own, flatboot, kernel, options, next: 0.into(), scratch })
+        let options = HostOptions { kernel: backend.host_kernel()?, memory, ..HostOptions::default() };
+        let own = env::current_exe().context("temporary directory")?;
+        Ok(Self { request, since: Instant::now(), backend, own, flatboot, kernel, options, next: 0.into(), scratch })
     }
 
     /// The next boot, if there is to be one.
@@ -126,28 +118,20 @@ impl<'a> Bench<'a> {
         let wanted = self.request.boots.is_none_or(|boots| index < boots);
         wanted.then(|| Plan::of(self.request.seed.wrapping_add(index)))
     }
+}
 
-    /// Counts what workers tell until the last of them is gone.
-    fn follow(&self, told: &Receiver<Told>, out: &mut dyn Write) -> Result<Tally, SoakError> {
-        let (mut tally, mut shown) = (Tally::default(), (Tally::default(), Instant::now()));
-        loop {
-            match told.recv_timeout(PROGRESS) {
-                Ok(told) => {
-                    tally.count(told.is_ok());
-                    if let Err(line) = told {
-                        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(SoakError::Output)?;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(tally),
-            }
-            let often = if tally == shown.0 { PATIENCE } else { PROGRESS };
-            if shown.1.elapsed() >= often {
-                shown = (tally, Instant::now());
-                eprintln!("==> {} s: {tally}", self.since.elapsed().as_secs());
-            }
+/// Counts what workers tell until the last of them is gone.
+fn follow(told: &Receiver<Told>, out: &mut dyn Write) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let progress = Progress::begin("soak".to_owned());
+    for told in told {
+        tally.count(told.is_ok());
+        if let Err(line) = told {
+            progress.aside(|| writeln!(out, "{line}").and_then(|()| out.flush())).context("standard output")?;
         }
+        progress.show(&tally.to_string());
     }
+    Ok(tally)
 }
 
 /// One host after another, and their boots.
@@ -161,7 +145,7 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// An error is that there is no host.
-    fn work(mut self, tell: &Sender<Told>) -> Result<(), SoakError> {
+    fn work(mut self, tell: &Sender<Told>) -> Result<()> {
         while !self.stop.is_asked() {
             let Some(plan) = self.bench.next() else { break };
             let Some(told) = self.boot(&plan)? else { break };
@@ -173,7 +157,7 @@ impl Worker<'_> {
     }
 
     /// None if a stop came meanwhile: whatever came of the boot was the stop's doing.
-    fn boot(&mut self, plan: &Plan) -> Result<Option<Told>, SoakError> {
+    fn boot(&mut self, plan: &Plan) -> Result<Option<Told>> {
         let bench = self.bench;
         let order = Order::of(
             plan,
@@ -203,8 +187,8 @@ impl Worker<'_> {
     }
 
     /// What the attendant has seen, or why there is nothing; an error if no host starts.
-    fn attended(&mut self, order: &Order) -> Result<Result<Seen, String>, SoakError> {
-        let json = serde_json::to_string(order).map_err(io::Error::from).map_err(SoakError::Scratch)?;
+    fn attended(&mut self, order: &Order) -> Result<std::result::Result<Seen, String>> {
+        let json = serde_json::to_string(order)?;
         let limit = Duration::from_millis(order.limit_ms) + OVERHEAD;
         let command = Command::new(&self.bench.own).arg("attend").arg(json).timeout(limit);
         let mut session = self.host()?;
@@ -213,7 +197,7 @@ impl Worker<'_> {
         self.stop.release();
         let outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) => return Ok(Err(format!("the host failed: {}", chain(&error)))),
+            Err(error) => return Ok(Err(format!("the host failed: {:#}", anyhow!(error)))),
         };
         self.session = Some(session);
         let said = || String::from_utf8_lossy(&outcome.stderr).trim().to_owned();
@@ -222,7 +206,7 @@ impl Worker<'_> {
     }
 
     /// The host there is, or the next one.
-    fn host(&mut self) -> Result<Session, SoakError> {
+    fn host(&mut self) -> Result<Session> {
         self.boots += 1;
         if let Some(session) = self.session.take().filter(|_| self.boots <= BOOTS_OF_A_HOST) {
             return Ok(session);
@@ -230,10 +214,10 @@ impl Worker<'_> {
         self.boots = 1;
         let mut starts = 1;
         loop {
-            match self.bench.door.start(&self.bench.options) {
+            match self.bench.backend.start(&self.bench.options) {
                 Err(error) if starts < STARTS && !self.stop.is_asked() => {
                     starts += 1;
-                    eprintln!("==> a host did not start, another one is: {}", chain(&error));
+                    eprintln!("==> a host did not start, another one is: {:#}", anyhow!(error));
                 }
                 result => return Ok(result?),
             }

@@ -7,25 +7,23 @@
 
 mod attend;
 mod dice;
+mod display;
 mod draw;
 mod end;
 mod engine;
-mod error;
 mod http;
 mod judge;
-mod left;
+mod leftovers;
 mod log;
 mod order;
 mod plan;
 mod splat;
 mod step;
 mod tally;
-mod words;
 
 pub use attend::attend;
 pub use end::End;
 pub use engine::{Request, run};
-pub use error::SoakError;
 pub use judge::judge;
 pub use order::{Order, Seen};
 pub use plan::{Api, Disk, Plan, Rest, Serial};

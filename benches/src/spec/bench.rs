@@ -4,59 +4,22 @@
 //! Machines are shared and noisy, so variants are interleaved (A B C A B C …), the first round is dropped, and each sample
 //! gets a host of its own: the second guest in one emulated host runs on pages that held translated code, and is slower.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use super::footprint::{self, FootprintError};
-use super::progress::Progress;
+use anyhow::{Context, Result, bail};
+
+use super::footprint;
 use super::samples::{Sample, Samples};
 use super::stop::Stop;
-use crate::artifact::{self, ArtifactError};
-use crate::door::{Door, Error, Kvm, Session};
-use crate::guest::{Guest, GuestError};
+use crate::backend::{Backend, Kvm, Session};
+use crate::guest::Guest;
 use crate::host::HostOptions;
-use crate::initramfs::{self, InitramfsError};
+use crate::progress::Progress;
+use crate::{artifact, initramfs};
 
 /// A measurement did not come about.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// Something to run is missing.
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
-    /// The initramfs.
-    #[error(transparent)]
-    Initramfs(#[from] InitramfsError),
-    /// The door.
-    #[error(transparent)]
-    Door(#[from] Error),
-    /// A guest.
-    #[error(transparent)]
-    Guest(#[from] GuestError),
-    /// The footprint.
-    #[error(transparent)]
-    Footprint(#[from] FootprintError),
-    /// A guest or one of its checks failed, or it reported no marks.
-    #[error("{variant}: the guest failed with exit code {code}: {tail}")]
-    Failed {
-        /// The variant.
-        variant: &'static str,
-        /// flatboot's exit code.
-        code: u8,
-        /// What it said of that.
-        tail: String,
-    },
-    /// Nowhere to put the initramfs.
-    #[error("{}: cannot be written", path.display())]
-    Scratch {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A signal came in between.
-    #[error("stopped by signal {0}")]
-    Stopped(i32),
-}
+pub type BenchError = anyhow::Error;
 
 /// One way to boot, to be compared with others.
 #[derive(Debug, Clone)]
@@ -70,46 +33,46 @@ pub struct Variant {
 /// What boots need: found and built once.
 #[derive(Debug)]
 pub struct Bench {
-    door: Door,
+    backend: Backend,
     flatboot: PathBuf,
     /// The emulated host's kernel, if that is what is used.
     host_kernel: Option<PathBuf>,
-    /// Writable behind the door.
+    /// Writable on the host, too.
     scratch: PathBuf,
 }
 
 impl Bench {
     /// Finds flatboot, decides about KVM, and writes the tiny initramfs into a directory below `scratch`.
-    pub fn open(scratch: &Path) -> Result<Self, BenchError> {
-        let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
-        let door = Door::open(Some(&flatboot))?;
+    pub fn open(scratch: &Path) -> Result<Self> {
+        let flatboot = artifact::needed_flatboot(None)?;
+        let backend = Backend::open(Some(&flatboot))?;
         let scratch = scratch.join("bench");
-        fs::create_dir_all(&scratch).map_err(|source| BenchError::Scratch { path: scratch.clone(), source })?;
+        fs::create_dir_all(&scratch).with_context(|| format!("{}: cannot be written", scratch.display()))?;
         initramfs::write_guest(&scratch.join("tiny.cpio"))?;
-        let host_kernel = door.host_kernel()?;
-        Ok(Self { door, flatboot, host_kernel, scratch })
+        let host_kernel = backend.host_kernel()?;
+        Ok(Self { backend, flatboot, host_kernel, scratch })
     }
 
     /// Which KVM is used, and why.
     #[must_use]
-    pub fn door(&self) -> &Door {
-        &self.door
+    pub fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// Bytes of the program.
-    pub fn size_of_flatboot(&self) -> Result<u64, BenchError> {
+    pub fn size_of_flatboot(&self) -> Result<u64> {
         let size = fs::metadata(&self.flatboot).map(|metadata| metadata.len());
-        size.map_err(|source| BenchError::Scratch { path: self.flatboot.clone(), source })
+        size.with_context(|| format!("{}: cannot be read", self.flatboot.display()))
     }
 
     /// A guest with the kernel that `guest-kernel/build.sh` calls `kernel`, and the tiny initramfs.
-    pub fn guest(&self, kernel: &str) -> Result<Guest, BenchError> {
+    pub fn guest(&self, kernel: &str) -> Result<Guest> {
         let vmlinux = artifact::kernel(kernel)?.join("vmlinux");
         Ok(Guest::new(&vmlinux, &self.scratch.join("tiny.cpio")))
     }
 
     /// A guest whose kernel UEFI firmware fetches from flatboot and starts.
-    pub fn uefi_guest(&self) -> Result<Guest, BenchError> {
+    pub fn uefi_guest(&self) -> Result<Guest> {
         let mut guest = self.guest("guest")?;
         guest.kernel.set_file_name("bzImage");
         Ok(guest.options(["--firmware".into(), artifact::firmware()?.into_os_string()]))
@@ -122,22 +85,22 @@ impl Bench {
 
     /// Where a socket can be made: it needs a file system of the host's own.
     pub(super) fn socket(&self, name: &str) -> PathBuf {
-        let sockets = if self.door.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
+        let sockets = if self.backend.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
         sockets.join(name)
     }
 
     /// An empty disk of 64 MiB, which takes no room.
-    pub(super) fn disk(&self, name: &str) -> Result<PathBuf, BenchError> {
+    pub(super) fn disk(&self, name: &str) -> Result<PathBuf> {
         let path = self.scratch.join(name);
         let made = fs::File::create(&path).and_then(|file| file.set_len(64 << 20));
-        made.map_err(|source| BenchError::Scratch { path: path.clone(), source })?;
+        made.with_context(|| format!("{}: cannot be written", path.display()))?;
         Ok(path)
     }
 
     /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).
-    pub fn footprint(&self, guest: Guest) -> Result<u64, BenchError> {
+    pub fn footprint(&self, guest: Guest) -> Result<u64> {
         let console = self.scratch.join("console");
-        Ok(footprint::measure(&mut self.host()?, &self.flatboot, guest, &console)?)
+        footprint::measure(&mut self.host()?, &self.flatboot, guest, &console)
     }
 
     /// `runs` samples of each variant, interleaved, after one round that does not count.
@@ -146,8 +109,8 @@ impl Bench {
         variants: &[Variant],
         runs: usize,
         stop: &Stop,
-        progress: &mut Progress,
-    ) -> Result<Samples, BenchError> {
+        progress: &Progress,
+    ) -> Result<Samples> {
         let mut samples = Samples::default();
         progress.expect((runs + 1) * variants.len());
         for round in 0..=runs {
@@ -156,7 +119,7 @@ impl Bench {
                 progress.show(&format!("{rounds}: {}", variant.name));
                 let sample = self.sample(variant);
                 if let Some(signal) = stop.signal() {
-                    return Err(BenchError::Stopped(signal));
+                    bail!("stopped by signal {signal}");
                 }
                 progress.done(1);
                 if round > 0 {
@@ -167,7 +130,7 @@ impl Bench {
         Ok(samples)
     }
 
-    fn sample(&self, variant: &Variant) -> Result<Sample, BenchError> {
+    fn sample(&self, variant: &Variant) -> Result<Sample> {
         let timeline = self.scratch.join("timeline.json");
         let ended = variant.guest.clone().timeline(&timeline).run(&mut self.host()?, &self.flatboot)?;
         let passed = ended.passed();
@@ -175,17 +138,16 @@ impl Bench {
             Some(timeline) if passed && timeline.init_ns.is_some() => {
                 Ok(Sample { variant: variant.name.to_owned(), timeline })
             }
-            _ => Err(BenchError::Failed {
-                variant: variant.name,
-                code: ended.outcome.code,
-                tail: ended.complaint().unwrap_or_default(),
-            }),
+            _ => {
+                let (name, code) = (variant.name, ended.outcome.code);
+                bail!("{name}: the guest failed with exit code {code}: {}", ended.complaint().unwrap_or_default())
+            }
         }
     }
 
     /// A fresh host.
-    fn host(&self) -> Result<Session, BenchError> {
+    fn host(&self) -> Result<Session> {
         let writable = vec![self.scratch.clone()];
-        Ok(self.door.start(&HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() })?)
+        Ok(self.backend.start(&HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() })?)
     }
 }

@@ -4,23 +4,17 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use super::outcome::{Outcome, Status};
-use super::progress::Progress;
 use crate::artifact;
 use crate::command::{Command, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Stdin, Streams};
 use crate::direct::DirectSession;
 use crate::host::HostOptions;
-
-/// How often the time is told while nothing is heard.
-const TICK: Duration = Duration::from_secs(1);
+use crate::progress::Progress;
 
 /// Runs `cargo test` with `arguments` in the source tree. All it says goes to `log`, its temporary files to `scratch`.
-pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &mut Progress) -> Outcome {
+pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &Progress) -> Outcome {
     let Some(tree) = artifact::source_tree() else {
         return Outcome::cannot_here("no source tree around this directory".to_owned());
     };
@@ -37,15 +31,8 @@ pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &mu
     let heard = Mutex::new(Heard { report: Report::default(), log: file, progress });
     let (mut stdout, mut stderr) = (Ear::new(&heard), Ear::new(&heard));
     let streams = Streams { stdin: Stdin::Null, stdout: &mut stdout, stderr: &mut stderr };
-    let (done, waiting) = mpsc::channel::<()>();
-    let ticked = &heard;
-    let finish = thread::scope(|scope| {
-        scope.spawn(move || tick(ticked, &waiting));
-        let session = DirectSession::start(&HostOptions::default());
-        let finish = session.and_then(|mut session| session.run_streaming(&command, streams));
-        drop(done);
-        finish
-    });
+    let session = DirectSession::start(&HostOptions::default());
+    let finish = session.and_then(|mut session| session.run_streaming(&command, streams));
     let report = heard.into_inner().unwrap_or_else(PoisonError::into_inner).report;
     let log = log.display();
     match finish {
@@ -58,13 +45,6 @@ pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &mu
             outcome.details.push(format!("all that was said: {log}"));
             outcome
         }
-    }
-}
-
-/// A test may say nothing for minutes: time goes on nevertheless, until `waiting` has no other end.
-fn tick(heard: &Mutex<Heard<'_>>, waiting: &mpsc::Receiver<()>) {
-    while waiting.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-        heard.lock().unwrap_or_else(PoisonError::into_inner).progress.tick();
     }
 }
 
@@ -185,7 +165,7 @@ fn number_before(text: &str, word: &str) -> usize {
 struct Heard<'a> {
     report: Report,
     log: File,
-    progress: &'a mut Progress,
+    progress: &'a Progress,
 }
 
 /// One stream, cut into lines.

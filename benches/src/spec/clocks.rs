@@ -5,30 +5,20 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Result};
 use flatboot_handoff::marks;
 
-use super::sweeps::{self, SweepsError};
+use super::sweeps;
 use crate::results::{Results, Sample};
 use crate::stats;
-
-/// The clocks were not compared.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ClocksError {
-    /// The sweep.
-    #[error(transparent)]
-    Sweep(#[from] SweepsError),
-    /// No boot had both times.
-    #[error("no boot told when init began by both clocks")]
-    NoSamples,
-}
 
 /// What is booted: flatboot with 2 vCPUs and 1 GiB.
 const SWEEP: &[&str] = &["--vmm", "flatboot", "--mode", "parallel", "--memory", "1G", "--cpus", "2"];
 
 /// Median difference of the two clocks at init's first statement, as a percentage of the time since exec, over `runs` boots.
 /// The sweep stays in `out`.
-pub(super) fn measure(runs: usize, out: &Path) -> Result<f64, ClocksError> {
-    difference(&sweeps::run(SWEEP, runs, out)?).ok_or(ClocksError::NoSamples)
+pub(super) fn measure(runs: usize, out: &Path) -> Result<f64> {
+    difference(&sweeps::run(SWEEP, runs, out)?).context("no boot told when init began by both clocks")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^52 ns, in millionths")]

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Result};
+
+use crate::backend::Session;
 use crate::command::Command;
-use crate::door::{Error, Session};
 use crate::guest::Guest;
 
 /// Runs its arguments with init's console in the file `$0`, waits for init's last line, shows the mappings, ends it.
@@ -20,29 +22,18 @@ const SCRIPT: &str = r#"
 /// What the file of guest memory is called when it is shared, and so can be told from the rest.
 const GUEST_MEMORY: &str = "memfd:flatboot-guest-memory";
 
-/// The footprint could not be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum FootprintError {
-    /// The door.
-    #[error(transparent)]
-    Door(#[from] Error),
-    /// No guest came up.
-    #[error("no mappings of a running guest: {0}")]
-    NoGuest(String),
-}
-
 /// KiB that are resident outside of guest memory when `guest`, given 1 vCPU, 128 MiB and a control socket, has done its checks.
 ///
-/// `console` is a file that may be written behind the door. Source: `Rss` in `/proc/PID/smaps`.
-pub fn measure(session: &mut Session, flatboot: &Path, guest: Guest, console: &Path) -> Result<u64, FootprintError> {
+/// `console` is a file that may be written on the host. Source: `Rss` in `/proc/PID/smaps`.
+pub fn measure(session: &mut Session, flatboot: &Path, guest: Guest, console: &Path) -> Result<u64> {
     let serial = format!("file={}", console.display());
     let guest = guest.cpus(1).memory("size=128M,shared=on").cmdline("flatboot.end=hang").options(["--serial", &serial]);
     let run = guest.command(flatboot);
     let watched = Command::new("/bin/sh").args(["-c", SCRIPT]).arg(console).arg(run.program).args(run.args);
     let outcome = session.run(&watched.timeout(guest.limit))?;
-    resident_kib_outside_guest(&outcome.stdout_text()).ok_or_else(|| {
+    resident_kib_outside_guest(&outcome.stdout_text()).with_context(|| {
         let stderr = String::from_utf8_lossy(&outcome.stderr);
-        FootprintError::NoGuest(stderr.lines().next_back().unwrap_or("it said nothing").to_owned())
+        format!("no mappings of a running guest: {}", stderr.lines().next_back().unwrap_or("it said nothing"))
     })
 }
 

@@ -7,28 +7,27 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
 use anstyle::Style;
+use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
-use super::bench::{Bench, BenchError};
+use super::bench::Bench;
 use super::outcome::{Outcome, Status};
-use super::progress::{Progress, clock};
 use super::promise::{Promise, Proof, Section};
 use super::promises::PROMISES;
-use super::samples::Samples;
 use super::speed::Claim;
 use super::stop::Stop;
 use super::sweeps::{self, SweepClaim};
 use super::{cargo, clocks, script};
-use crate::chain;
 use crate::command::EXIT_HOST;
+use crate::json_file;
+use crate::progress::{Progress, clock};
 use crate::terminal::bytes;
 
 /// Exit code when a promise is missed.
 const EXIT_MISSED: u8 = 1;
-/// Exit code when what was asked for makes no sense, as of clap.
-const EXIT_USAGE: u8 = 2;
 /// A claim of speed is made from so many runs, or more.
 const RUNS_OF_A_CLAIM: usize = 10;
+const OUTPUT: &str = "standard output cannot be written";
 /// Columns of the lines.
 const PROMISED: usize = 18;
 const MEASURED: usize = 40;
@@ -46,65 +45,28 @@ pub struct Options {
     pub details: bool,
 }
 
-/// Nothing, or not all, was put to the test.
+/// What was asked for makes no sense.
 #[derive(Debug, thiserror::Error)]
-pub enum SpecError {
-    /// No promise of that name.
-    #[error("spec {0}: no such promise; there are: {names}, and the sections {sections}", names = names(), sections = sections())]
-    Unknown(String),
-    /// Not a number of runs.
-    #[error("--runs {0}: must be 1 to 1000 (claims are made from {RUNS_OF_A_CLAIM} or more)")]
-    Runs(usize),
-    /// Nowhere to keep samples, or to put temporary files.
-    #[error("{}: cannot be written", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Signals cannot be caught.
-    #[error("cannot handle signals")]
-    Signals(#[source] io::Error),
-    /// Nobody takes the results.
-    #[error("standard output cannot be written")]
-    Output(#[source] io::Error),
-}
-
-impl SpecError {
-    /// Exit code: 2 for a wrong command line, else 125.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Unknown(_) | Self::Runs(_) => EXIT_USAGE,
-            _ => EXIT_HOST,
-        }
-    }
-}
-
-fn names() -> String {
-    PROMISES.iter().map(|promise| promise.name).collect::<Vec<_>>().join(", ")
-}
-
-fn sections() -> String {
-    Section::ALL.map(Section::name).join(", ")
-}
+#[error("{0}")]
+pub struct Misuse(String);
 
 /// The promises that `names` means, in the order of the document.
-fn choose(names: &[String]) -> Result<Vec<&'static Promise>, SpecError> {
+fn choose(names: &[String]) -> Result<Vec<&'static Promise>> {
     let is = |promise: &Promise, name: &String| promise.name == name || promise.section.name() == name;
     if let Some(unknown) = names.iter().find(|name| !PROMISES.iter().any(|promise| is(promise, name))) {
-        return Err(SpecError::Unknown(unknown.clone()));
+        let names: Vec<_> = PROMISES.iter().map(|promise| promise.name).collect();
+        let (names, sections) = (names.join(", "), Section::ALL.map(Section::name).join(", "));
+        bail!(Misuse(format!("spec {unknown}: no such promise; there are: {names}, and the sections {sections}")));
     }
     Ok(PROMISES.iter().filter(|promise| names.is_empty() || names.iter().any(|name| is(promise, name))).collect())
 }
 
 /// Prints the promises that `names` means, each with the command that fails when it is broken.
-pub fn list(names: &[String], out: &mut impl Write) -> Result<(), SpecError> {
+pub fn list(names: &[String], out: &mut impl Write) -> Result<()> {
     let bold = Style::new().bold();
     for promise in choose(names)? {
         writeln!(out, "{bold}{}{bold:#}\n  {}\n  {}", promise.name, promise.text(), promise.command())
-            .map_err(SpecError::Output)?;
+            .context(OUTPUT)?;
     }
     Ok(())
 }
@@ -113,19 +75,20 @@ pub fn list(names: &[String], out: &mut impl Write) -> Result<(), SpecError> {
 ///
 /// Gives the exit code: 0 if all that can be tested here hold, 1 if one is missed, 125 if one could not be tested for
 /// another reason than that this machine lacks something, 128 + n after signal n.
-pub fn run(options: &Options, out: &mut impl Write) -> Result<u8, SpecError> {
+pub fn run(options: &Options, out: &mut impl Write) -> Result<u8> {
     if !(1..=1000).contains(&options.runs) {
-        return Err(SpecError::Runs(options.runs));
+        let runs = options.runs;
+        bail!(Misuse(format!("--runs {runs}: must be 1 to 1000 (claims are made from {RUNS_OF_A_CLAIM} or more)")));
     }
     let chosen = choose(&options.names)?;
-    let keep = |source| SpecError::Directory { path: options.keep.clone(), source };
-    fs::create_dir_all(&options.keep).map_err(keep)?;
+    let keep = || cannot_write(&options.keep);
+    fs::create_dir_all(&options.keep).with_context(keep)?;
     // Its children must not be told apart by where they were started from.
-    let options = Options { keep: options.keep.canonicalize().map_err(keep)?, ..options.clone() };
+    let options = Options { keep: options.keep.canonicalize().with_context(keep)?, ..options.clone() };
 
-    let stop = Stop::catch().map_err(SpecError::Signals)?;
+    let stop = Stop::catch().context("cannot handle signals")?;
     let scratch = tempfile::Builder::new().prefix("flatboot-spec-").tempdir();
-    let scratch = scratch.map_err(|source| SpecError::Directory { path: std::env::temp_dir(), source })?;
+    let scratch = scratch.with_context(|| cannot_write(&std::env::temp_dir()))?;
     let mut runner = Runner { options: &options, stop, scratch, bench: None };
     let result = runner.all(&chosen, out);
     if let Some(signal) = runner.stop.signal() {
@@ -147,15 +110,16 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn all(&mut self, chosen: &[&Promise], out: &mut impl Write) -> Result<u8, SpecError> {
+    fn all(&mut self, chosen: &[&Promise], out: &mut impl Write) -> Result<u8> {
         let since = Instant::now();
         let mut section = None;
         let mut outcomes = Vec::new();
         for (index, promise) in chosen.iter().enumerate() {
             let label = format!("({} of {}) {}", index + 1, chosen.len(), promise.name);
-            let mut progress = Progress::begin(label);
-            let outcome = self.prove(promise, &mut progress);
-            progress.clear();
+            let progress = Progress::begin(label);
+            let outcome = self.prove(promise, &progress);
+            let took = progress.elapsed();
+            drop(progress);
             if self.stop.signal().is_some() {
                 break;
             }
@@ -164,22 +128,21 @@ impl Runner<'_> {
                 left => eprintln!("==> {}: left {left} processes running, which were ended", promise.name),
             }
             if section.replace(promise.section) != Some(promise.section) {
-                heading(promise.section, out).map_err(SpecError::Output)?;
+                heading(promise.section, out).context(OUTPUT)?;
             }
-            line(promise, &outcome, progress.elapsed(), out).map_err(SpecError::Output)?;
+            line(promise, &outcome, took, out).context(OUTPUT)?;
             if self.options.details || !matches!(outcome.status, Status::Held | Status::CannotHere(_)) {
-                details(&outcome, out).map_err(SpecError::Output)?;
+                details(&outcome, out).context(OUTPUT)?;
             }
             outcomes.push(outcome);
         }
         if !outcomes.is_empty() {
-            self.summary(&outcomes, since.elapsed(), out).map_err(SpecError::Output)?;
+            self.summary(&outcomes, since.elapsed(), out).context(OUTPUT)?;
         }
         Ok(exit_code(&outcomes))
     }
 
-    fn prove(&mut self, promise: &Promise, progress: &mut Progress) -> Outcome {
-        progress.show("");
+    fn prove(&mut self, promise: &Promise, progress: &Progress) -> Outcome {
         let outcome = match &promise.proof {
             Proof::Tests(arguments) => {
                 let log = self.options.keep.join(format!("{}.log", promise.name));
@@ -187,7 +150,7 @@ impl Runner<'_> {
             }
             Proof::Script(path) => {
                 let log = self.options.keep.join(format!("{}.log", promise.name));
-                return script::run(path, &log, progress);
+                return script::run(path, &log);
             }
             Proof::Speed(claim) => self.speed(promise.name, claim, progress),
             Proof::Sweep(claim) => self.sweep(promise.name, claim, progress),
@@ -195,58 +158,58 @@ impl Runner<'_> {
             Proof::Footprint { kib } => self.footprint(*kib, progress),
             Proof::Program { mib } => self.program(*mib, progress),
         };
-        outcome.unwrap_or_else(Outcome::not_run)
+        outcome.unwrap_or_else(|error| Outcome::not_run(format!("{error:#}")))
     }
 
-    fn clocks(&self, name: &str, bound: f64, progress: &mut Progress) -> Result<Outcome, String> {
+    fn clocks(&self, name: &str, bound: f64, progress: &Progress) -> Result<Outcome> {
         let runs = self.options.runs;
         let file = sample_file(name, &self.options.keep);
         progress.show(&format!("a sweep of {} boots", runs + 1));
-        let percent = clocks::measure(runs, &file).map_err(|error| chain(&error))?;
+        let percent = clocks::measure(runs, &file)?;
         let status = if percent <= bound { Status::Held } else { Status::Missed };
         let details = vec![format!("raw samples: {}", file.display())];
         Ok(Outcome { status, measured: format!("{percent:.2} %  (median of {runs})"), details })
     }
 
-    fn sweep(&self, name: &str, claim: &SweepClaim, progress: &mut Progress) -> Result<Outcome, String> {
+    fn sweep(&self, name: &str, claim: &SweepClaim, progress: &Progress) -> Result<Outcome> {
         let file = sample_file(name, &self.options.keep);
         let arguments = claim.arguments();
         progress.show(&format!("flatboot-bench run {}", arguments.join(" ")));
-        let judge = || claim.judge(&sweeps::run(&arguments, claim.rounds(self.options.runs), &file)?);
-        let mut outcome = judge().map_err(|error| chain(&error))?;
+        let mut outcome = claim.judge(&sweeps::run(&arguments, claim.rounds(self.options.runs), &file)?)?;
         outcome.details.push(format!("raw samples: {}", file.display()));
         Ok(outcome)
     }
 
-    fn footprint(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome, String> {
+    fn footprint(&mut self, bound: u64, progress: &Progress) -> Result<Outcome> {
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
-        let guest = bench.guest("guest").map_err(|error| chain(&error))?;
+        let guest = bench.guest("guest")?;
         progress.show("one guest with 1 vCPU and 128 MiB");
-        let kib = bench.footprint(guest).map_err(|error| chain(&error))?;
+        let kib = bench.footprint(guest)?;
         let status = if kib <= bound { Status::Held } else { Status::Missed };
-        Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.door().to_string()] })
+        Ok(Outcome { status, measured: format!("{kib} KiB"), details: vec![bench.backend().to_string()] })
     }
 
-    fn program(&mut self, bound: u64, progress: &mut Progress) -> Result<Outcome, String> {
+    fn program(&mut self, bound: u64, progress: &Progress) -> Result<Outcome> {
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
-        let size = bench.size_of_flatboot().map_err(|error| chain(&error))?;
+        let size = bench.size_of_flatboot()?;
         let status = if size <= bound << 20 { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured: bytes(size), details: Vec::new() })
     }
 
-    fn speed(&mut self, name: &str, claim: &Claim, progress: &mut Progress) -> Result<Outcome, String> {
+    fn speed(&mut self, name: &str, claim: &Claim, progress: &Progress) -> Result<Outcome> {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         if cpus < claim.cpus {
             return Ok(Outcome::cannot_here(format!("it takes {} processors, there is {cpus}", claim.cpus)));
         }
         let runs = self.options.runs.saturating_mul(claim.rounds);
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
-        let said = |error: BenchError| chain(&error);
-        let variants = (claim.variants)(bench).map_err(said)?;
-        let samples = bench.measure(&variants, runs, &self.stop, progress).map_err(said)?;
+        let variants = (claim.variants)(bench)?;
+        let samples = bench.measure(&variants, runs, &self.stop, progress)?;
         let mut outcome = claim.judge(&samples, runs);
-        let file = store(&samples, name, &self.options.keep).map_err(|error| chain(&error))?;
-        outcome.details.push(format!("{}; raw samples: {}", bench.door(), file.display()));
+        let file = sample_file(name, &self.options.keep);
+        // Whatever they say.
+        json_file::write(&samples, &file)?;
+        outcome.details.push(format!("{}; raw samples: {}", bench.backend(), file.display()));
         Ok(outcome)
     }
 
@@ -269,18 +232,15 @@ impl Runner<'_> {
 }
 
 /// What boots need, found when it is first needed.
-fn open<'a>(
-    bench: &'a mut Option<Result<Bench, String>>,
-    scratch: &Path,
-    progress: &Progress,
-) -> Result<&'a Bench, String> {
-    // The kernels' build writes lines of its own.
-    progress.clear();
+fn open<'a>(bench: &'a mut Option<Result<Bench, String>>, scratch: &Path, progress: &Progress) -> Result<&'a Bench> {
     let open = || {
-        eprintln!("==> looking for flatboot, KVM and kernels");
-        Bench::open(scratch).map_err(|error| chain(&error))
+        // The kernels' build writes lines of its own.
+        progress.aside(|| {
+            eprintln!("==> looking for flatboot, KVM and kernels");
+            Bench::open(scratch).map_err(|error| format!("{error:#}"))
+        })
     };
-    bench.get_or_insert_with(open).as_ref().map_err(Clone::clone)
+    bench.get_or_insert_with(open).as_ref().map_err(|why| anyhow!("{why}"))
 }
 
 fn exit_code(outcomes: &[Outcome]) -> u8 {
@@ -320,16 +280,11 @@ fn details(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
 
 fn sample_file(name: &str, directory: &Path) -> PathBuf {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    directory.join(format!("{name}-{seconds}.json"))
+    directory.join(format!("{name}-{seconds}.json.zst"))
 }
 
-/// Keeps `samples`, whatever they say.
-fn store(samples: &Samples, name: &str, directory: &Path) -> Result<PathBuf, SpecError> {
-    let path = sample_file(name, directory);
-    let failed = |source: io::Error| SpecError::Directory { path: path.clone(), source };
-    let json = serde_json::to_vec(samples).map_err(|error| failed(error.into()))?;
-    fs::write(&path, json).map_err(failed)?;
-    Ok(path)
+fn cannot_write(path: &Path) -> String {
+    format!("{}: cannot be written", path.display())
 }
 
 #[cfg(test)]
@@ -347,7 +302,7 @@ mod tests {
         let names: Vec<_> = chosen(&["size", "deferred-holes"]).unwrap().iter().map(|promise| promise.name).collect();
         assert_eq!(names, ["deferred-holes", "footprint", "program", "ondemand-memory", "ondemand-memory-1000g"]);
         let error = chosen(&["size", "nothing"]).unwrap_err();
-        assert_eq!(error.exit_code(), EXIT_USAGE);
+        assert!(error.is::<Misuse>());
         assert!(error.to_string().starts_with("spec nothing: no such promise; there are: flat-256g, "));
     }
 

@@ -4,40 +4,28 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use super::outcome::{Outcome, Status};
-use super::progress::Progress;
 use crate::artifact;
 
-/// How often the script is looked at.
-const LOOK: Duration = Duration::from_millis(200);
 /// Lines of what it said that are repeated.
 const SHOWN: usize = 20;
 
 /// Runs `script` in the source tree. All it says goes to `log`.
-pub(super) fn run(script: &str, log: &Path, progress: &mut Progress) -> Outcome {
+pub(super) fn run(script: &str, log: &Path) -> Outcome {
     match artifact::source_tree() {
-        Some(tree) => run_in(&tree, script, log, progress).unwrap_or_else(Outcome::not_run),
+        Some(tree) => run_in(&tree, script, log).unwrap_or_else(Outcome::not_run),
         None => Outcome::cannot_here("no source tree around this directory".to_owned()),
     }
 }
 
-fn run_in(tree: &Path, script: &str, log: &Path, progress: &mut Progress) -> Result<Outcome, String> {
+fn run_in(tree: &Path, script: &str, log: &Path) -> Result<Outcome, String> {
     let in_log = |error| format!("{}: {error}", log.display());
     let file = File::create(log).map_err(in_log)?;
     let also = file.try_clone().map_err(in_log)?;
     let mut command = Command::new(tree.join(script));
     command.current_dir(tree).stdin(Stdio::null()).stdout(file).stderr(also);
-    let mut child = command.spawn().map_err(|error| format!("{script}: {error}"))?;
-    let status = loop {
-        match child.try_wait().map_err(|error| format!("{script}: {error}"))? {
-            Some(status) => break status,
-            None => thread::sleep(LOOK),
-        }
-        progress.tick();
-    };
+    let status = command.status().map_err(|error| format!("{script}: {error}"))?;
     let said = fs::read(log).map_err(in_log)?;
     Ok(judge(script, status.code(), &String::from_utf8_lossy(&said), log))
 }
@@ -73,8 +61,7 @@ mod tests {
         let log = tree.path().join("log");
         let outcome = |code: &str| {
             fs::write(tree.path().join("code"), code).unwrap();
-            let mut progress = Progress::begin(String::new());
-            run_in(tree.path(), "script", &log, &mut progress).unwrap()
+            run_in(tree.path(), "script", &log).unwrap()
         };
         let held = outcome("0");
         assert_eq!((held.status, held.measured.as_str()), (Status::Held, "18 functions are the same"));
@@ -82,7 +69,6 @@ mod tests {
         assert_eq!(outcome("1").status, Status::Missed);
         let why = "script: exit code 3: 18 functions are the same".to_owned();
         assert_eq!(outcome("3").status, Status::NotRun(why));
-        let mut progress = Progress::begin(String::new());
-        assert!(run_in(tree.path(), "nowhere", &log, &mut progress).is_err());
+        assert!(run_in(tree.path(), "nowhere", &log).is_err());
     }
 }

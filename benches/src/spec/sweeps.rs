@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Promises that a sweep keeps: `flatboot-bench run` is run, and its results are judged.
 
+use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{env, io};
+
+use anyhow::{Context, Result, bail};
 
 use super::bound::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
 use super::outcome::{Outcome, Status};
 use super::samples::milliseconds;
 use crate::rates::{Rate, rates};
-use crate::results::{self, Group, Results, ResultsError, groups};
+use crate::results::{self, Group, Results, groups};
 use crate::stats::{self, median};
 use crate::sweep::describe;
 use crate::terminal::bytes;
@@ -40,49 +42,20 @@ pub enum Measure {
     Work(Bound),
 }
 
-/// There is nothing to judge.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SweepsError {
-    /// The sweep could not be run.
-    #[error("flatboot-bench run")]
-    Start(#[source] io::Error),
-    /// The sweep failed.
-    #[error("flatboot-bench run: {0}")]
-    Sweep(String),
-    /// Its results cannot be read.
-    #[error(transparent)]
-    Results(#[from] ResultsError),
-    /// A claim is made of all boots or of none.
-    #[error("{variant}: {failed} of {all} boots failed, the last: {why}")]
-    Failed {
-        /// The variant.
-        variant: String,
-        /// Boots that did not reach init.
-        failed: usize,
-        /// Boots that count.
-        all: usize,
-        /// Why.
-        why: String,
-    },
-    /// The sweep does not have what is to be judged.
-    #[error("the sweep has no two sizes to compare")]
-    NoSizes,
-    /// The same of workloads.
-    #[error("the sweep has no workload of flatboot and QEMU to compare")]
-    NoWork,
-}
+const NO_SIZES: &str = "the sweep has no two sizes to compare";
+const NO_WORK: &str = "the sweep has no workload of flatboot and QEMU to compare";
 
 /// Runs `flatboot-bench run` with `arguments` and `runs` rounds that count. The results stay in `out`.
-pub(super) fn run(arguments: &[&str], runs: usize, out: &Path) -> Result<Results, SweepsError> {
-    let own = env::current_exe().map_err(SweepsError::Start)?;
+pub(super) fn run(arguments: &[&str], runs: usize, out: &Path) -> Result<Results> {
+    let own = env::current_exe().context("flatboot-bench run")?;
     let mut command = Command::new(own);
     command.arg("run").args(arguments).arg("--runs").arg(runs.to_string()).arg("--out").arg(out);
-    let output = command.stdin(Stdio::null()).output().map_err(SweepsError::Start)?;
+    let output = command.stdin(Stdio::null()).output().context("flatboot-bench run")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
-        return Err(SweepsError::Sweep(format!("{}: {said}", output.status)));
+        bail!("flatboot-bench run: {}: {said}", output.status);
     }
-    Ok(results::load(out)?)
+    results::load(out)
 }
 
 impl SweepClaim {
@@ -109,20 +82,20 @@ impl SweepClaim {
     }
 
     /// Whether it holds of `results`.
-    pub(super) fn judge(&self, results: &Results) -> Result<Outcome, SweepsError> {
+    pub(super) fn judge(&self, results: &Results) -> Result<Outcome> {
         let mut groups = groups(results);
         groups.sort_by_key(|group| group.variant.memory_bytes);
         if let Some(group) = groups.iter().find(|group| group.failed > 0 || group.samples.is_empty()) {
-            return Err(failure(group));
+            bail!(failure(group));
         }
         if let Measure::Work(bound) = self.measure {
             return work(&groups, bound);
         }
-        let (Some(smallest), Some(largest)) = (groups.first(), groups.last()) else { return Err(SweepsError::NoSizes) };
+        let (Some(smallest), Some(largest)) = (groups.first(), groups.last()) else { bail!(NO_SIZES) };
         let runs =
             if largest.samples.len() == 1 { "1 run".to_owned() } else { format!("{} runs", largest.samples.len()) };
         let (holds, measured) = match self.measure {
-            Measure::Growth(_) if groups.len() < 2 => return Err(SweepsError::NoSizes),
+            Measure::Growth(_) if groups.len() < 2 => bail!(NO_SIZES),
             Measure::Growth(bound) => {
                 let rounds = |group: &Group<'_>| group.samples.iter().map(|sample| sample.init_ns).collect::<Vec<_>>();
                 let ratio = stats::ratio_by_round(&rounds(largest), &rounds(smallest)).unwrap_or(f64::NAN);
@@ -133,7 +106,7 @@ impl SweepClaim {
                 let taken = median(&largest.memory()).unwrap_or(u64::MAX);
                 (taken <= mib << 20, format!("{}  ({runs})", bytes(taken)))
             }
-            Measure::Work(_) => return Err(SweepsError::NoWork),
+            Measure::Work(_) => bail!(NO_WORK),
         };
         let status = if holds { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured, details: groups.iter().map(line).collect() })
@@ -141,10 +114,10 @@ impl SweepClaim {
 }
 
 /// Whether the workload that fares worst holds `bound`.
-fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome, SweepsError> {
+fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome> {
     let all = rates(groups);
     let compared = all.iter().flat_map(|variant| &variant.rates).filter_map(|rate| Some((rate.by_round?, rate)));
-    let (ratio, worst) = compared.min_by(|(a, _), (b, _)| a.total_cmp(b)).ok_or(SweepsError::NoWork)?;
+    let (ratio, worst) = compared.min_by(|(a, _), (b, _)| a.total_cmp(b)).context(NO_WORK)?;
     let told = |rate: &Rate| {
         let median = |median: Option<u64>| median.map_or_else(|| "-".to_owned(), |median| rate.show(median));
         let interval = rate.interval.map(|interval| format!(", interval {:.2} to {:.2}", interval.low, interval.high));
@@ -161,13 +134,11 @@ fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome, SweepsError> {
     })
 }
 
-fn failure(group: &Group<'_>) -> SweepsError {
-    SweepsError::Failed {
-        variant: describe(group.variant),
-        failed: group.failed,
-        all: group.failed + group.samples.len(),
-        why: group.last_failure.unwrap_or("there was none").to_owned(),
-    }
+/// A claim is made of all boots or of none.
+fn failure(group: &Group<'_>) -> String {
+    let (failed, all) = (group.failed, group.failed + group.samples.len());
+    let why = group.last_failure.unwrap_or("there was none");
+    format!("{}: {failed} of {all} boots failed, the last: {why}", describe(group.variant))
 }
 
 fn line(group: &Group<'_>) -> String {
@@ -233,7 +204,7 @@ mod tests {
         assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "0.99 ×  (tx-1, the least; 7 runs)"));
         assert_eq!(judged(Measure::Work(Bound::AtLeast(1.0)), &results).status, Status::Missed);
         let idle = claim(Measure::Work(Bound::AtLeast(1.0))).judge(&sizes(100));
-        assert!(matches!(idle, Err(SweepsError::NoWork)));
+        assert_eq!(idle.unwrap_err().to_string(), NO_WORK);
     }
 
     #[test]
@@ -244,6 +215,6 @@ mod tests {
         let error = claim.judge(&broken).unwrap_err().to_string();
         assert_eq!(error, "flatboot async, 256 GiB, 2 vCPUs: 1 of 3 boots failed, the last: no init");
         let one = sweep(vec![variant("flatboot", "async", GIB)], 1, |_, _| 1);
-        assert!(matches!(claim.judge(&one), Err(SweepsError::NoSizes)));
+        assert_eq!(claim.judge(&one).unwrap_err().to_string(), NO_SIZES);
     }
 }

@@ -2,6 +2,9 @@
 //! How sure a ratio of two medians is: the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap,
 //! chapter 13).
 
+use std::cmp::Ordering;
+use std::fmt;
+
 use fastrand::Rng;
 
 use super::{median, ratio};
@@ -61,6 +64,12 @@ impl Resampled {
         Some(Self { ratio: ratio_now, ratios })
     }
 
+    /// The interval that leaves out [`CHANCE`], if the fewer samples of the two sides, `n`, are enough to show anything.
+    #[must_use]
+    pub fn shown(&self, n: usize) -> Option<Interval> {
+        (n >= LEAST_SAMPLES).then(|| self.interval(CHANCE))
+    }
+
     /// The interval that leaves out `chance` of the redrawn ratios, half of it at each end.
     #[must_use]
     #[expect(
@@ -74,6 +83,24 @@ impl Resampled {
         let at = |index: usize| self.ratios.get(index).copied().unwrap_or(self.ratio);
         let last = self.ratios.len().saturating_sub(1);
         Interval { low: at(beyond.min(last)), high: at(last.saturating_sub(beyond)) }
+    }
+}
+
+impl Interval {
+    /// Which way the ratio is shown to differ from 1, if it is: [`Ordering::Less`] if all of the interval is below.
+    #[must_use]
+    pub fn differs(self) -> Option<Ordering> {
+        match (self.low > 1.0, self.high < 1.0) {
+            (true, _) => Some(Ordering::Greater),
+            (_, true) => Some(Ordering::Less),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} – {:.3}", self.low, self.high)
     }
 }
 

@@ -2,24 +2,24 @@
 //! The sweep itself: setup, then boot after boot, each saved before the next begins.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::error::SweepError;
-use super::matrix::Matrix;
-use super::progress::{Progress, describe};
+use super::matrix::{Matrix, describe};
 use super::setup;
 use super::stop::Stop;
-use super::switches::{Place, Switch, word};
+use super::switches::{FULL_SET, Place, Switch, word};
 use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
+use crate::backend::Backend;
 use crate::command::Command;
-use crate::door::{Door, Error};
 use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
+use crate::progress::Progress;
 use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Sweep, VERSION, Variant};
 use crate::work::{self, Workload};
 use crate::{artifact, initramfs};
@@ -69,17 +69,17 @@ pub enum Finished {
 }
 
 /// Runs the sweep that `request` describes, or the rest of it.
-pub fn run(request: &Request, stop: &Stop) -> Result<Finished, SweepError> {
+pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     check(request)?;
     let vmms = request.vmms.iter().map(setup::vmm).collect::<Result<Vec<_>, _>>()?;
     let earlier = earlier(request)?;
     let bench = Bench::open(request, vmms)?;
-    eprintln!("==> {}", bench.door);
+    eprintln!("==> {}", bench.backend);
     let surroundings = bench.surroundings(stop)?;
     fits(&request.matrix, &surroundings)?;
     let guest = setup::guest(&bench.kernel, bench.stock.as_deref(), &bench.initramfs())?;
     let guest = GuestFacts { userland: bench.userland.as_deref().and_then(setup::recipe), ..guest };
-    let facts = setup::facts(bench.door.kvm(), &surroundings, guest, &bench.vmms);
+    let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms);
     let mut results = match earlier {
         Some(earlier) => same(&request.out, earlier, &facts)?,
         None => {
@@ -92,27 +92,25 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished, SweepError> {
 }
 
 /// What is wrong with the request alone.
-fn check(request: &Request) -> Result<(), SweepError> {
-    if !(1..=1000).contains(&request.runs) {
-        return Err(SweepError::Runs(request.runs));
-    }
-    if request.timeout.is_zero() {
-        return Err(SweepError::Timeout);
-    }
+fn check(request: &Request) -> Result<()> {
+    ensure!((1..=1000).contains(&request.runs), "--runs {}: must be 1 to 1000", request.runs);
+    ensure!(!request.timeout.is_zero(), "--timeout 0: must be at least 1 second");
     if let Some(idler) = request.matrix.vmms.iter().find(|vmm| !request.work.is_empty() && !vmm.works()) {
-        return Err(SweepError::Idler(*idler));
+        bail!("--vmm {idler}: --work is for flatboot and qemu");
     }
-    if let Some(idle) = request.matrix.idle_switches().first() {
-        return Err(SweepError::Idle(idle));
+    if let Some(switch) = request.matrix.idle_switches().first() {
+        let vmm = if switch.is_of_flatboot() { " with --vmm flatboot" } else { "" };
+        bail!("--without {}: turns nothing off here: switches are of --mode {FULL_SET}{vmm}", switch.name);
     }
+    let out = request.out.display();
     match fs::symlink_metadata(&request.out) {
-        Ok(meta) if meta.is_dir() => Err(SweepError::Directory(request.out.clone())),
-        Ok(_) if !request.resume => Err(SweepError::Exists(request.out.clone())),
-        Err(_) if request.resume => Err(SweepError::NothingToResume(request.out.clone())),
-        _ => Ok(()),
-    }?;
+        Ok(meta) if meta.is_dir() => bail!("--out {out}: is a directory; name a file"),
+        Ok(_) if !request.resume => bail!("--out {out}: exists; --resume goes on with it, another --out starts anew"),
+        Err(_) if request.resume => bail!("--out {out}: not there; without --resume a new sweep begins"),
+        _ => {}
+    }
     // Now, and not after minutes of builds and boots.
-    results::can_save(&request.out).map_err(SweepError::from)
+    results::can_save(&request.out)
 }
 
 fn sweep(request: &Request) -> Sweep {
@@ -139,32 +137,34 @@ fn checks(work: &[&Workload]) -> String {
 }
 
 /// The file to go on with, if it is of this very sweep.
-fn earlier(request: &Request) -> Result<Option<Results>, SweepError> {
+fn earlier(request: &Request) -> Result<Option<Results>> {
     if !request.resume {
         return Ok(None);
     }
     let earlier = results::load(&request.out)?;
-    let wanted = sweep(request);
-    let differs = |what: &'static str, was: String, is: String| {
-        Err(SweepError::Resume { path: request.out.clone(), what, was, is })
-    };
+    let (was, is) = (&earlier.sweep, &sweep(request));
     let names = |sweep: &Sweep| sweep.variants.iter().map(describe).collect::<Vec<_>>().join("; ");
-    if earlier.sweep.variants != wanted.variants {
-        return differs("the variants", names(&earlier.sweep), names(&wanted));
-    }
-    if earlier.sweep.runs != wanted.runs {
-        return differs("--runs", earlier.sweep.runs.to_string(), wanted.runs.to_string());
-    }
-    if earlier.sweep.timeout_ms != wanted.timeout_ms {
-        return differs("--timeout", seconds(earlier.sweep.timeout_ms), seconds(wanted.timeout_ms));
-    }
-    if earlier.sweep.cmdline != wanted.cmdline {
-        return differs("the kernel command line", earlier.sweep.cmdline, wanted.cmdline);
-    }
-    if earlier.sweep.host_pages != wanted.host_pages {
-        return differs("--host-pages", earlier.sweep.host_pages.to_string(), wanted.host_pages.to_string());
-    }
+    agree(
+        &request.out,
+        [
+            ("the variants", names(was), names(is)),
+            ("--runs", was.runs.to_string(), is.runs.to_string()),
+            ("--timeout", seconds(was.timeout_ms), seconds(is.timeout_ms)),
+            ("the kernel command line", was.cmdline.clone(), is.cmdline.clone()),
+            ("--host-pages", was.host_pages.to_string(), is.host_pages.to_string()),
+        ],
+    )?;
     Ok(Some(earlier))
+}
+
+/// Whether what is in the file, which comes first, is as it is now.
+fn agree<const N: usize>(path: &Path, facts: [(&str, String, String); N]) -> Result<()> {
+    match facts.into_iter().find(|(_, was, is)| was != is) {
+        Some((what, was, is)) => {
+            bail!("{}: cannot be resumed: {what} differ: {was} in the file, {is} now", path.display())
+        }
+        None => Ok(()),
+    }
 }
 
 fn seconds(ms: u64) -> String {
@@ -172,27 +172,27 @@ fn seconds(ms: u64) -> String {
 }
 
 /// Samples of two hosts or two kernels do not go into one file.
-fn same(path: &Path, earlier: Results, now: &Facts) -> Result<Results, SweepError> {
+fn same(path: &Path, earlier: Results, now: &Facts) -> Result<Results> {
     let was = &earlier.facts;
-    let pairs = [
-        ("the host", format!("{:?}", was.host), format!("{:?}", now.host)),
-        ("the guest", format!("{:?}", was.guest), format!("{:?}", now.guest)),
-        ("the versions", format!("{:?}", was.versions), format!("{:?}", now.versions)),
-    ];
-    match pairs.into_iter().find(|(_, was, is)| was != is) {
-        Some((what, was, is)) => Err(SweepError::Resume { path: path.to_path_buf(), what, was, is }),
-        None => Ok(earlier),
-    }
+    agree(
+        path,
+        [
+            ("the host", format!("{:?}", was.host), format!("{:?}", now.host)),
+            ("the guest", format!("{:?}", was.guest), format!("{:?}", now.guest)),
+            ("the versions", format!("{:?}", was.versions), format!("{:?}", now.versions)),
+        ],
+    )?;
+    Ok(earlier)
 }
 
 /// Whether the host can address the largest guest.
-fn fits(matrix: &Matrix, host: &Surroundings) -> Result<(), SweepError> {
-    let largest = matrix.shapes.iter().map(|shape| shape.memory).max();
-    let limit = 1u64.checked_shl(host.physical_address_bits).unwrap_or(u64::MAX);
+fn fits(matrix: &Matrix, host: &Surroundings) -> Result<()> {
+    let bits = host.physical_address_bits;
     // Up to 4 GiB of the addresses are for devices.
-    match largest {
-        Some(memory) if memory.bytes() > limit.saturating_sub(4 << 30) => {
-            Err(SweepError::TooLarge { memory, bits: host.physical_address_bits })
+    let room = 1u64.checked_shl(bits).unwrap_or(u64::MAX).saturating_sub(4 << 30);
+    match matrix.shapes.iter().map(|shape| shape.memory).max() {
+        Some(memory) if memory.bytes() > room => {
+            bail!("memory {memory}: the host's physical addresses have {bits} bits, 4 GiB of which are for devices")
         }
         _ => Ok(()),
     }
@@ -200,7 +200,7 @@ fn fits(matrix: &Matrix, host: &Surroundings) -> Result<(), SweepError> {
 
 /// What every boot needs.
 struct Bench {
-    door: Door,
+    backend: Backend,
     vmms: Vec<Vmm>,
     kernel: PathBuf,
     /// The kernel without the series, if it is booted.
@@ -214,35 +214,35 @@ struct Bench {
 }
 
 impl Bench {
-    fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self, SweepError> {
+    fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self> {
         let flatboot = artifact::flatboot(None);
         let kernel = image(request.kernel.as_deref(), "guest")?;
         let has_stock = request.matrix.modes.iter().any(|mode| mode.is_stock());
         let stock = has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?;
-        let door = Door::open(flatboot.as_deref())?;
-        let host_kernel = door.host_kernel()?;
-        let userland = (!request.work.is_empty()).then(artifact::work_disk).transpose().map_err(Error::from)?;
-        let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().map_err(SweepError::Scratch)?;
+        let backend = Backend::open(flatboot.as_deref())?;
+        let host_kernel = backend.host_kernel()?;
+        let userland = (!request.work.is_empty()).then(artifact::work_disk).transpose()?;
+        let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        Ok(Self { door, vmms, kernel, stock, host_kernel, userland, until: watched(request), scratch })
+        Ok(Self { backend, vmms, kernel, stock, host_kernel, userland, until: watched(request), scratch })
     }
 
     fn initramfs(&self) -> PathBuf {
         self.scratch.path().join("tiny.cpio")
     }
 
-    fn surroundings(&self, stop: &Stop) -> Result<Surroundings, SweepError> {
+    fn surroundings(&self, stop: &Stop) -> Result<Surroundings> {
         let programs: Vec<_> = self.vmms.iter().map(|vmm| &*vmm.program).collect();
         let output = self.observer(&["--facts"], &programs, Duration::from_secs(60), stop)?;
-        serde_json::from_slice(&output).map_err(|error| SweepError::Observer(error.to_string()))
+        serde_json::from_slice(&output).context("observer")
     }
 
     /// Runs this program's observer in a fresh host and gives back what it prints.
-    fn observer(&self, options: &[&str], words: &[&str], limit: Duration, stop: &Stop) -> Result<Vec<u8>, SweepError> {
+    fn observer(&self, options: &[&str], words: &[&str], limit: Duration, stop: &Stop) -> Result<Vec<u8>> {
         let options_of_host = HostOptions { kernel: self.host_kernel.clone(), ..HostOptions::default() };
-        let own = env::current_exe().map_err(SweepError::Scratch)?;
+        let own = env::current_exe().context("temporary directory")?;
         let command = Command::new(own).arg("observe").args(options).arg("--").args(words).timeout(limit);
-        let mut session = self.door.start(&options_of_host)?;
+        let mut session = self.backend.start(&options_of_host)?;
         stop.guard(session.control(), Signal::TERM.as_raw());
         let outcome = session.run(&command);
         stop.release();
@@ -251,37 +251,44 @@ impl Bench {
             0 => Ok(outcome.stdout),
             code => {
                 let said = String::from_utf8_lossy(&outcome.stderr).lines().next_back().unwrap_or_default().to_owned();
-                Err(SweepError::Observer(format!("exit code {code}: {said}")))
+                bail!("observer: exit code {code}: {said}")
             }
         }
     }
 
-    fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<(), SweepError> {
-        let mut progress = Progress::default();
+    fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<()> {
         let done = results.boots.len();
         let sweep = results.sweep.clone();
+        let all = sweep.boots_wanted();
+        let progress = Progress::begin("sweep".to_owned());
+        progress.expect(usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(done));
         for (index, (variant, round)) in sweep.boots().enumerate().skip(done) {
             if stop.is_asked() {
                 break;
             }
-            progress.begin(&sweep, index as u64, variant, round);
-            let since = Instant::now();
+            let rounds = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", sweep.runs) };
+            let what = format!("{rounds}  {}", describe(&sweep.variants[variant]));
+            progress.show(&what);
             let end = self.boot(&sweep, variant, stop)?;
             if stop.is_asked() {
                 // Whatever came of it was the stop's doing.
                 break;
             }
-            progress.end(&sweep, index as u64 + 1, (variant, round), (&end, since.elapsed()));
+            let (result, reached) = match &end {
+                End::Init(sample) => (format!("{} ms", sample.init_ns / 1_000_000), true),
+                End::Failed { why, .. } => (format!("FAILED: {why}"), false),
+            };
+            progress.say(&format!("{:>4}/{all}  {what}  {result}", index + 1), reached);
+            progress.done(1);
             results.boots.push(Boot { variant, round, end });
             results::save(results, out)?;
         }
-        Progress::finish();
         Ok(())
     }
 
-    fn boot(&self, sweep: &Sweep, variant: usize, stop: &Stop) -> Result<End, SweepError> {
+    fn boot(&self, sweep: &Sweep, variant: usize, stop: &Stop) -> Result<End> {
         let order = self.order(&sweep.variants[variant], sweep)?;
-        let json = serde_json::to_string(&order).map_err(|error| SweepError::Observer(error.to_string()))?;
+        let json = serde_json::to_string(&order)?;
         let watched = match self.until {
             Until::Init => 1,
             Until::Filled | Until::Worked => 2,
@@ -291,17 +298,17 @@ impl Bench {
         let failed = |why: String| End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
         Ok(match self.observer(&[], &[&json], limit, stop) {
             Ok(output) => serde_json::from_slice(&output).unwrap_or_else(|error| failed(error.to_string())),
-            Err(error) => failed(crate::chain(&error)),
+            Err(error) => failed(format!("{error:#}")),
         })
     }
 
-    fn order(&self, variant: &Variant, sweep: &Sweep) -> Result<Order, SweepError> {
-        let unknown = || SweepError::Observer(format!("no such variant: {}", describe(variant)));
-        let vmm = self.vmms.iter().find(|vmm| vmm.kind.name() == variant.vmm).ok_or_else(unknown)?;
-        let mode = Mode::named(&variant.mode).ok_or_else(unknown)?;
-        let named = |name: &String| Switch::named(name).ok_or_else(unknown);
+    fn order(&self, variant: &Variant, sweep: &Sweep) -> Result<Order> {
+        let unknown = || format!("no such variant: {}", describe(variant));
+        let vmm = self.vmms.iter().find(|vmm| vmm.kind.name() == variant.vmm).with_context(unknown)?;
+        let mode = Mode::named(&variant.mode).with_context(unknown)?;
+        let named = |name: &String| Switch::named(name).with_context(unknown);
         let without = variant.without.as_ref().map(named).transpose()?;
-        let kernel = if mode.is_stock() { self.stock.as_ref().ok_or_else(unknown)? } else { &self.kernel };
+        let kernel = if mode.is_stock() { self.stock.as_ref().with_context(unknown)? } else { &self.kernel };
         let off = word(without, Place::Cmdline).unwrap_or_default().to_owned();
         let words = [mode.cmdline(variant.threads.as_deref()), off];
         let words = words.iter().filter(|word| !word.is_empty());
@@ -323,29 +330,25 @@ impl Bench {
 
 impl Bench {
     /// The table that `flatboot map` makes for a VM of that kind, if it gets one. Made once for each size.
-    fn table(&self, kind: Kind, memory_bytes: u64) -> Result<Option<PathBuf>, SweepError> {
+    fn table(&self, kind: Kind, memory_bytes: u64) -> Result<Option<PathBuf>> {
         let Some((name, _)) = kind.table().filter(|(_, low)| memory_bytes > *low) else { return Ok(None) };
         let path = self.scratch.path().join(format!("{name}-{}", memory_bytes >> 20));
         if path.exists() {
             return Ok(Some(path));
         }
-        let flatboot = artifact::flatboot(None).ok_or(Error::NoFlatboot)?;
+        let flatboot = artifact::needed_flatboot(None)?;
         let mut command = std::process::Command::new(flatboot);
         command.args(["map", "--for", name, "--memory", &format!("size={}M", memory_bytes >> 20), "--table"]);
-        let output = command.arg(&path).stdin(std::process::Stdio::null()).output().map_err(SweepError::Scratch)?;
-        if !output.status.success() {
-            return Err(SweepError::Table(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
+        let output = command.arg(&path).stdin(std::process::Stdio::null()).output().context("temporary directory")?;
+        ensure!(output.status.success(), "flatboot map: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(Some(path))
     }
 }
 
 /// The kernel `given`, else that which the source tree builds under `name`.
-fn image(given: Option<&Path>, name: &str) -> Result<PathBuf, SweepError> {
+fn image(given: Option<&Path>, name: &str) -> Result<PathBuf> {
     match given {
-        Some(path) => {
-            std::path::absolute(path).map_err(|source| SweepError::Image { path: path.to_path_buf(), source })
-        }
-        None => Ok(artifact::kernel(name).map_err(Error::from)?.join("vmlinux")),
+        Some(path) => std::path::absolute(path).with_context(|| format!("{}: cannot be read", path.display())),
+        None => Ok(artifact::kernel(name)?.join("vmlinux")),
     }
 }

@@ -25,9 +25,12 @@ pub struct Shape {
     pub memory: Memory,
 }
 
-/// vCPUs: 1 to 255.
+/// Most vCPUs: what flatboot accepts.
+const MOST_CPUS: u16 = 1024;
+
+/// vCPUs: 1 to [`MOST_CPUS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cpus(u8);
+pub struct Cpus(u16);
 
 /// A cap on the threads that fill the memmap: `2`, or `50%` of the vCPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,13 +78,20 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// "flatboot parallel, 4 GiB, 2 vCPUs"
+#[must_use]
+pub fn describe(variant: &Variant) -> String {
+    let plural = if variant.cpus == 1 { "" } else { "s" };
+    format!("{}, {}, {} vCPU{plural}", variant.kind(), size(variant.memory_bytes), variant.cpus)
+}
+
 impl FromStr for Cpus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
-            Ok(cpus @ 1..) => Ok(Self(cpus)),
-            _ => Err(format!("{text:?}: must be a number of vCPUs from 1 to 255")),
+            Ok(cpus @ 1..=MOST_CPUS) => Ok(Self(cpus)),
+            _ => Err(format!("{text:?}: must be a number of vCPUs from 1 to {MOST_CPUS}")),
         }
     }
 }
@@ -100,10 +110,12 @@ impl FromStr for Threads {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, most) = text.strip_suffix('%').map_or((text, 255), |number| (number, 100));
-        match number.parse::<u32>() {
+        let (number, most) = text.strip_suffix('%').map_or((text, MOST_CPUS), |number| (number, 100));
+        match number.parse::<u16>() {
             Ok(value) if (1..=most).contains(&value) && !number.starts_with('+') => Ok(Self(text.to_owned())),
-            _ => Err(format!("{text:?}: must be a number of threads from 1 to 255, or 1% to 100% of the vCPUs")),
+            _ => {
+                Err(format!("{text:?}: must be a number of threads from 1 to {MOST_CPUS}, or 1% to 100% of the vCPUs"))
+            }
         }
     }
 }
@@ -214,13 +226,13 @@ mod tests {
     fn shapes_threads_and_modes() {
         let shape: Shape = "2x8G".parse().unwrap();
         assert_eq!((shape.cpus, shape.memory), (Cpus(2), Memory(8 << 30)));
-        for wrong in ["2", "x8G", "0x8G", "256x8G", "2x8", "8Gx2"] {
+        for wrong in ["2", "x8G", "0x8G", "1025x8G", "2x8", "8Gx2"] {
             assert!(wrong.parse::<Shape>().is_err(), "{wrong}");
         }
-        for right in ["1", "255", "1%", "100%"] {
+        for right in ["1", "1024", "1%", "100%"] {
             assert!(right.parse::<Threads>().is_ok(), "{right}");
         }
-        for wrong in ["0", "256", "0%", "101%", "%", "", "+1", "1 %"] {
+        for wrong in ["0", "1025", "0%", "101%", "%", "", "+1", "1 %"] {
             assert!(wrong.parse::<Threads>().is_err(), "{wrong}");
         }
         assert!("serial".parse::<&'static Mode>().is_ok() && "Serial".parse::<&'static Mode>().is_err());

@@ -2,18 +2,14 @@
 //! A sweep: every combination of sizes, modes and VMMs, booted round by round.
 
 mod engine;
-mod error;
 mod matrix;
-mod progress;
 mod setup;
 mod stop;
 mod switches;
 mod vmm;
 
 pub use engine::{Finished, Request, run};
-pub use error::SweepError;
-pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, size};
-pub use progress::describe;
+pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, describe, size};
 pub use stop::Stop;
 pub use switches::{FULL_SET, Place, SWITCHES, Switch, Without};
 pub use vmm::{Choice, Guest, Kind, Vmm};

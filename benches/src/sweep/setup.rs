@@ -9,33 +9,32 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
+use anyhow::{Context, Result, bail, ensure};
 use object::Object;
 use sha2::{Digest, Sha256};
 
-use super::error::SweepError;
 use super::vmm::{Choice, Vmm};
 use crate::artifact;
-use crate::door::Kvm;
+use crate::backend::Kvm;
 use crate::observe::{Surroundings, surroundings};
 use crate::results::{Facts, GuestFacts, HostFacts};
 
 /// Finds the binary of `choice`: the named one, flatboot where it is built, QEMU in PATH.
-pub(super) fn vmm(choice: &Choice) -> Result<Vmm, SweepError> {
+pub(super) fn vmm(choice: &Choice) -> Result<Vmm> {
     let path = match (&choice.path, choice.kind) {
         (Some(path), _) => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
-        (None, kind) if kind.is_flatboot() => artifact::flatboot(None).ok_or(crate::door::Error::NoFlatboot)?,
-        (None, kind) if kind.is_qemu() => in_path("qemu-system-x86_64").ok_or(SweepError::NoQemu)?,
-        (None, kind) => return Err(SweepError::Vmm { kind, path: PathBuf::new(), why: "name its binary".to_owned() }),
+        (None, kind) if kind.is_flatboot() => artifact::needed_flatboot(None)?,
+        (None, kind) if kind.is_qemu() => {
+            let missing = "--vmm qemu: no qemu-system-x86_64 in PATH; install it or name it: qemu=PATH";
+            in_path("qemu-system-x86_64").context(missing)?
+        }
+        (None, kind) => bail!("--vmm {kind}: name its binary"),
     };
-    let wrong = |why: String| SweepError::Vmm { kind: choice.kind, path: path.clone(), why };
-    let meta = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?;
-    if !meta.is_file() {
-        return Err(wrong("not a file".to_owned()));
-    }
-    if meta.permissions().mode() & 0o111 == 0 {
-        return Err(wrong("not executable".to_owned()));
-    }
-    let program = path.to_str().ok_or_else(|| wrong("not UTF-8".to_owned()))?.to_owned();
+    let option = || format!("--vmm {}={}", choice.kind, path.display());
+    let meta = fs::metadata(&path).with_context(option)?;
+    ensure!(meta.is_file(), "{}: not a file", option());
+    ensure!(meta.permissions().mode() & 0o111 != 0, "{}: not executable", option());
+    let program = path.to_str().with_context(|| format!("{}: not UTF-8", option()))?.to_owned();
     let firmware = choice.kind.is_uefi().then(artifact::firmware).transpose()?;
     Ok(Vmm { kind: choice.kind, program, firmware })
 }
@@ -46,7 +45,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 /// Facts about the images; `stock` is the kernel without the series, if that is booted too.
-pub(super) fn guest(kernel: &Path, stock: Option<&Path>, initramfs: &Path) -> Result<GuestFacts, SweepError> {
+pub(super) fn guest(kernel: &Path, stock: Option<&Path>, initramfs: &Path) -> Result<GuestFacts> {
     let config = kernel.with_file_name("config");
     Ok(GuestFacts {
         kernel: kernel.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned(),
@@ -64,14 +63,14 @@ pub(super) fn recipe(disk: &Path) -> Option<String> {
 }
 
 /// The image's GNU build id, if it has one.
-fn build_id(kernel: &Path) -> Result<Option<String>, SweepError> {
+fn build_id(kernel: &Path) -> Result<Option<String>> {
     let image = read(kernel)?;
     let elf = object::File::parse(&*image);
     Ok(elf.ok().and_then(|elf| Some(hex(elf.build_id().ok()??))))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, SweepError> {
-    fs::read(path).map_err(|source| SweepError::Image { path: path.to_path_buf(), source })
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -136,7 +135,7 @@ mod tests {
         for (path, why) in
             [(plain.path(), "not executable"), (Path::new("/"), "not a file"), (Path::new("/nowhere"), "No such file")]
         {
-            let error = choose(path).unwrap_err().to_string();
+            let error = format!("{:#}", choose(path).unwrap_err());
             assert!(error.contains(why) && error.contains(&path.display().to_string()), "{error}");
         }
         assert_eq!(choose(Path::new("/bin/sh")).unwrap().program, "/bin/sh");

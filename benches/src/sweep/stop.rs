@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::door::SessionControl;
+use crate::backend::SessionControl;
 
 /// Asked for once, a stop ends the boot in flight and keeps the sweep from beginning another.
 #[derive(Debug, Default)]

@@ -41,31 +41,22 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order in which help lists them.
-    pub const ALL: [Self; 8] = [
-        Self::Flatboot,
-        Self::FlatbootUefi,
-        Self::Qemu,
-        Self::QemuUefi,
-        Self::QemuTable,
-        Self::QemuQ35Table,
-        Self::Firecracker,
-        Self::CloudHypervisor,
+    /// All kinds, in the order in which help lists them, and their names on the command line and in results.
+    const NAMES: [(Self, &str); 8] = [
+        (Self::Flatboot, "flatboot"),
+        (Self::FlatbootUefi, "flatboot-uefi"),
+        (Self::Qemu, "qemu"),
+        (Self::QemuUefi, "qemu-uefi"),
+        (Self::QemuTable, "qemu-table"),
+        (Self::QemuQ35Table, "qemu-q35-table"),
+        (Self::Firecracker, "firecracker"),
+        (Self::CloudHypervisor, "cloud-hypervisor"),
     ];
 
-    /// Its name on the command line and in results.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Flatboot => "flatboot",
-            Self::FlatbootUefi => "flatboot-uefi",
-            Self::Qemu => "qemu",
-            Self::QemuUefi => "qemu-uefi",
-            Self::QemuTable => "qemu-table",
-            Self::QemuQ35Table => "qemu-q35-table",
-            Self::Firecracker => "firecracker",
-            Self::CloudHypervisor => "cloud-hypervisor",
-        }
+        Self::NAMES.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
     /// Whether it is flatboot, which alone has something to switch off.
@@ -126,8 +117,8 @@ impl FromStr for Choice {
             Some((name, path)) => (name, Some(path)),
             None => (text, None),
         };
-        let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else {
-            let names = Kind::ALL.map(Kind::name).join(", ");
+        let Some((kind, _)) = Kind::NAMES.into_iter().find(|(_, known)| *known == name) else {
+            let names = Kind::NAMES.map(|(_, name)| name).join(", ");
             return Err(format!("{name:?}: must be one of {names}, or NAME=PATH"));
         };
         match (kind, path) {
@@ -143,7 +134,7 @@ impl FromStr for Choice {
 pub struct Vmm {
     /// What it is.
     pub kind: Kind,
-    /// Its path, the same behind the door.
+    /// Its path, the same on every host.
     pub program: String,
     /// The firmware's image, for those that have one.
     pub firmware: Option<PathBuf>,
@@ -161,7 +152,7 @@ pub struct Guest<'a> {
     /// Memory.
     pub memory_bytes: u64,
     /// vCPUs.
-    pub cpus: u8,
+    pub cpus: u16,
     /// The table of the hand-off, for a VMM that does not make one itself.
     pub table: Option<&'a Path>,
     /// The disk with the userland of its workloads, if it is to work; that they are asked for is in [`Guest::cmdline`] already.
@@ -246,21 +237,24 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+/// Options, each with its value.
+fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Vec<String> {
+    pairs.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
+}
+
+/// In QEMU's options a comma inside a value is written twice.
+fn escaped(path: &str) -> String {
+    path.replace(',', ",,")
+}
+
 /// What flatboot and Cloud Hypervisor, whose names it took over, say alike.
 fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
-    let cpus = format!("boot={}", guest.cpus);
-    let memory = format!("size={}M", guest.memory_bytes >> 20);
-    words(&[
-        "--cpus",
-        &cpus,
-        "--memory",
-        &memory,
-        "--kernel",
-        &staged.text(kernel),
-        "--initramfs",
-        &staged.text("initramfs"),
-        "--cmdline",
-        &guest.cmdline,
+    pairs([
+        ("--cpus", format!("boot={}", guest.cpus)),
+        ("--memory", format!("size={}M", guest.memory_bytes >> 20)),
+        ("--kernel", staged.text(kernel)),
+        ("--initramfs", staged.text("initramfs")),
+        ("--cmdline", guest.cmdline.clone()),
     ])
 }
 
@@ -286,7 +280,7 @@ fn flatboot_work(guest: &Guest<'_>) -> Vec<String> {
 /// The same of QEMU's microvm: the data disk by `io_uring` and on a thread of its own, which is the fastest that it has.
 fn qemu_work(guest: &Guest<'_>) -> Vec<String> {
     let Some(userland) = guest.userland else { return Vec::new() };
-    let userland = userland.display().to_string().replace(',', ",,");
+    let userland = escaped(&userland.display().to_string());
     let mut all = words(&["-object", "iothread,id=data"]);
     let mut pair = |option: &str, value: String| all.extend([option.to_owned(), value]);
     pair("-drive", format!("if=none,id=root,format=raw,readonly=on,file={userland}"));
@@ -311,47 +305,22 @@ const Q35: &str = "q35,accel=kvm,usb=off,vmport=off,smbus=off,sata=off,hpet=off,
 
 /// A machine of QEMU's, with the mark port and the table, if there is one. The memory is not reserved, as no other VMM's is.
 fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, machine: &str) -> Vec<String> {
-    let table = match guest.table {
-        Some(_) => words(&["-fw_cfg", &format!("name={FW_CFG_FILE},file={}", staged.text(TABLE).replace(',', ",,"))]),
-        None => Vec::new(),
-    };
-    let parameter = if guest.table.is_some() { format!(" {KERNEL_PARAMETER}={FW_CFG}") } else { String::new() };
-    let cmdline = format!("{}{parameter}", guest.cmdline);
-    let object = format!("memory-backend-ram,id=ram,reserve=off,size={}M", guest.memory_bytes >> 20);
-    let marks = format!("file,id=marks,path={}", staged.text("marks").replace(',', ",,"));
-    let (memory, cpus) = (format!("{}M", guest.memory_bytes >> 20), guest.cpus.to_string());
-    let machine = words(&[
-        "-M",
-        machine,
-        "-object",
-        &object,
-        "-m",
-        &memory,
-        "-cpu",
-        "host",
-        "-smp",
-        &cpus,
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-kernel",
-        &staged.text(kernel),
-        "-initrd",
-        &staged.text("initramfs"),
-        "-append",
-        &cmdline,
-        "-chardev",
-        "stdio,id=console,signal=off",
-        "-serial",
-        "chardev:console",
-        "-chardev",
-        &marks,
-        "-device",
-        "isa-debugcon,iobase=0x80,chardev=marks",
+    let (mib, cpus) = (guest.memory_bytes >> 20, guest.cpus);
+    let fixed = format!(
+        "-M {machine} -object memory-backend-ram,id=ram,reserve=off,size={mib}M -m {mib}M -cpu host -smp {cpus} -nodefaults \
+         -no-user-config -display none -no-reboot -chardev stdio,id=console,signal=off -serial chardev:console"
+    );
+    let parameter = guest.table.map(|_| format!(" {KERNEL_PARAMETER}={FW_CFG}")).unwrap_or_default();
+    let own = pairs([
+        ("-kernel", staged.text(kernel)),
+        ("-initrd", staged.text("initramfs")),
+        ("-append", format!("{}{parameter}", guest.cmdline)),
+        ("-chardev", format!("file,id=marks,path={}", escaped(&staged.text("marks")))),
+        ("-device", "isa-debugcon,iobase=0x80,chardev=marks".to_owned()),
     ]);
-    [machine, table, qemu_work(guest)].concat()
+    let table = || pairs([("-fw_cfg", format!("name={FW_CFG_FILE},file={}", escaped(&staged.text(TABLE))))]);
+    let table = guest.table.map(|_| table()).unwrap_or_default();
+    [fixed.split(' ').map(str::to_owned).collect(), own, table, qemu_work(guest)].concat()
 }
 
 fn cloud_hypervisor(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
@@ -402,7 +371,7 @@ mod tests {
 
     #[test]
     fn every_vmm_gets_the_same_guest() {
-        for kind in Kind::ALL {
+        for (kind, _) in Kind::NAMES {
             let order = order(kind);
             let copies: Vec<_> = order.files.iter().map(|file| &file.content).take(2).collect();
             let (kernel, image) = if kind.is_uefi() { ("/bzImage", "/d,e/bzImage") } else { ("/k", "/d,e/vmlinux") };

@@ -6,6 +6,6 @@ mod table;
 mod text;
 
 pub use screen::{Screen, print};
-pub(crate) use screen::{bold, faint, fields, loud, warning};
-pub(crate) use table::{Align, Column, NONE, Row, Table};
+pub(crate) use screen::{bold, faint, fields, loud, warnings};
+pub(crate) use table::draw;
 pub(crate) use text::{Clock, bytes, count, decimals, plain, some_of, times, when};

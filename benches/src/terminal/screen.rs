@@ -44,10 +44,12 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// One loud line, or more if it is long.
-pub(crate) fn warning(text: &str, width: Option<usize>) -> String {
+/// A loud line for each, or more if it is long.
+pub(crate) fn warnings(texts: &[String], width: Option<usize>) -> String {
     let label = "WARNING";
-    hanging(&format!("{WARNING}{label}{WARNING:#}  "), label.len() + 2, text, width)
+    let line = |text: &String| hanging(&format!("{WARNING}{label}{WARNING:#}  "), label.len() + 2, text, width);
+    let before = if texts.is_empty() { "" } else { "\n" };
+    texts.iter().map(line).fold(before.to_owned(), |all, line| all + &line)
 }
 
 /// Something to read first.

@@ -6,12 +6,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flatboot_bench::artifact::ArtifactError;
-use flatboot_bench::{Command, Door, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
+use anyhow::{Context, Result};
+use flatboot_bench::{Backend, Command, HostOptions, Kvm, SessionControl, Stdin, Streams, artifact};
 use rustix::process::Signal;
 
 use crate::cli::BootArgs;
-use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 
 /// What agetty writes when one can log in.
@@ -20,32 +19,33 @@ const PROMPT: &[u8] = b"login: ";
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// Boots, and powers the guest off at its login prompt, unless it is to stay.
-pub(crate) fn boot(args: &BootArgs) -> Result<u8, Failure> {
+pub(crate) fn boot(args: &BootArgs) -> Result<u8> {
     if let Some(port) = args.ssh_port
-        && let Err(source) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        && let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
     {
-        return Err(Failure::Port { port, source });
+        eprintln!("flatboot-bench: --ssh-port {port}: 127.0.0.1:{port}: {error}: must be a free port");
+        return Ok(1);
     }
     let stays = args.keep || args.ssh_port.is_some();
-    let flatboot = artifact::flatboot(args.flatboot.as_deref()).ok_or(flatboot_bench::Error::NoFlatboot)?;
+    let flatboot = artifact::needed_flatboot(args.flatboot.as_deref())?;
     let payload = Payload::made(args.firmware)?;
-    let door = Door::open(Some(&flatboot))?;
-    eprintln!("==> {door}");
+    let backend = Backend::open(Some(&flatboot))?;
+    eprintln!("==> {backend}");
     // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
-    let kernel_of_host = door.host_kernel()?;
+    let kernel_of_host = backend.host_kernel()?;
     if kernel_of_host.is_some() {
         eprintln!("==> starting the emulated KVM host (a few seconds)");
     }
     let mut command = command(args, &flatboot, &payload);
     command.timeout = (!stays).then_some(LIMIT);
     if let Some(port) = args.ssh_port {
-        command = command.args(["--net", &network(port, door.kvm())]);
+        command = command.args(["--net", &network(port, backend.kvm())]);
     }
     let ports = args.ssh_port.into_iter().collect();
     let options = HostOptions { drives: vec![payload.disk], ports, kernel: kernel_of_host, ..HostOptions::default() };
 
-    let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
-    let mut session = door.start(&options)?;
+    let interrupts = Interrupts::catch().context("cannot handle signals")?;
+    let mut session = backend.start(&options)?;
     let control = session.control();
     interrupts.forward_to(control.clone(), stays);
     let way = if args.firmware { " through UEFI firmware" } else { "" };
@@ -81,7 +81,7 @@ struct Payload {
 
 impl Payload {
     /// Builds it, or takes it from the caches.
-    fn made(firmware: bool) -> Result<Self, ArtifactError> {
+    fn made(firmware: bool) -> Result<Self> {
         if firmware {
             return Ok(Self {
                 first: ("--firmware", artifact::firmware()?),

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `door`, `host run` and `host shell`.
+//! `exec`, `host run` and `host shell`.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
 use flatboot_bench::direct::DirectSession;
-use flatboot_bench::host::HostError;
-use flatboot_bench::{Command, Door, Error, Finish, HostOptions, HostSession, Kvm, Stdin, Streams, artifact};
+use flatboot_bench::host::NO_TERMINAL;
+use flatboot_bench::{Backend, Command, Error, Finish, HostOptions, HostSession, Kvm, Stdin, Streams, artifact};
 
-use crate::cli::{DoorArgs, PlaceArgs, RunArgs};
-use crate::failure::Failure;
+use crate::cli::{ExecArgs, PlaceArgs, RunArgs};
 use crate::interrupts::Interrupts;
 
-/// The door: directly or emulated.
-pub(crate) fn door(args: &DoorArgs) -> Result<u8, Failure> {
-    let door = Door::open(args.flatboot.as_deref())?;
-    eprintln!("flatboot-bench: {door}");
-    match door.kvm() {
+/// On this machine, or in a fresh emulated host.
+pub(crate) fn exec(args: &ExecArgs) -> Result<u8> {
+    let backend = Backend::open(args.flatboot.as_deref())?;
+    eprintln!("flatboot-bench: {backend}");
+    match backend.kvm() {
         Kvm::Emulated => emulated(&args.run),
         Kvm::Real => directly(&args.run),
     }
 }
 
 /// In a fresh emulated host.
-pub(crate) fn emulated(args: &RunArgs) -> Result<u8, Failure> {
+pub(crate) fn emulated(args: &RunArgs) -> Result<u8> {
     let command = args.place.command(&args.program, args.limit());
     in_host(args.place.options(), command, input(args.tty))
 }
 
 /// A shell in a fresh emulated host, without a time limit.
-pub(crate) fn shell(place: &PlaceArgs) -> Result<u8, Failure> {
+pub(crate) fn shell(place: &PlaceArgs) -> Result<u8> {
     if !io::stdin().is_terminal() {
-        return Err(HostError::Terminal(io::Error::other("host shell needs one; use host run for a script")).into());
+        bail!("{NO_TERMINAL}: host shell needs one; use host run for a script");
     }
     let program = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
     let mut command = place.command(&[program.into()], None);
@@ -42,11 +42,11 @@ pub(crate) fn shell(place: &PlaceArgs) -> Result<u8, Failure> {
     in_host(place.options(), command, Stdin::Terminal)
 }
 
-fn in_host(mut options: HostOptions, mut command: Command, stdin: Stdin) -> Result<u8, Failure> {
+fn in_host(mut options: HostOptions, mut command: Command, stdin: Stdin) -> Result<u8> {
     // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
-    let image = artifact::host_kernel(options.kernel.as_deref()).map_err(HostError::from)?;
+    let image = artifact::host_kernel(options.kernel.as_deref())?;
     options.kernel = image.parent().map(Path::to_path_buf);
-    let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
+    let interrupts = Interrupts::catch().context("cannot handle signals")?;
     let (since, limit) = (Instant::now(), command.timeout);
     options.start_limit = options.start_limit.min(limit.unwrap_or(Duration::MAX));
     let launched = HostSession::launch(&options).and_then(|launched| {
@@ -60,22 +60,20 @@ fn in_host(mut options: HostOptions, mut command: Command, stdin: Stdin) -> Resu
     });
     match (result, limit) {
         // The user's limit, of which the program had what the host's start left.
-        (Err(HostError::Timeout { .. }), Some(limit)) => Err(HostError::Timeout { limit }.into()),
-        (Err(HostError::StartTimeout { .. }), Some(limit)) if limit <= options.start_limit => {
-            Err(HostError::Timeout { limit }.into())
-        }
+        (Err(Error::Timeout(_)), Some(limit)) => bail!(Error::Timeout(limit)),
+        (Err(Error::StartTimeout { .. }), Some(limit)) if limit <= options.start_limit => bail!(Error::Timeout(limit)),
         (result, _) => Ok(result?.code),
     }
 }
 
-fn directly(args: &RunArgs) -> Result<u8, Failure> {
+fn directly(args: &RunArgs) -> Result<u8> {
     let command = args.place.command(&args.program, args.limit());
-    let interrupts = Interrupts::catch().map_err(Failure::Signals)?;
-    let mut session = DirectSession::start(&args.place.options()).map_err(Error::from)?;
+    let interrupts = Interrupts::catch().context("cannot handle signals")?;
+    let mut session = DirectSession::start(&args.place.options())?;
     interrupts.forward_directly(session.control(), args.tty);
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let streams = Streams { stdin: input(args.tty), stdout: &mut stdout, stderr: &mut stderr };
-    let Finish { code, .. } = session.run_streaming(&command, streams).map_err(Error::from)?;
+    let Finish { code, .. } = session.run_streaming(&command, streams)?;
     Ok(code)
 }
 

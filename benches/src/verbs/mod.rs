@@ -2,7 +2,6 @@
 //! What each verb of the command line does.
 
 pub(crate) mod boot;
-mod helper;
 pub(crate) mod host;
 pub(crate) mod manuals;
 pub(crate) mod results;

@@ -1,61 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `show`, `compare` and `report`: what results files say.
 
-use std::error::Error;
 use std::path::Path;
-use std::process::ExitCode;
 
+use anyhow::Result;
 use flatboot_bench::compare::{self, Options, Side};
 use flatboot_bench::terminal::{self, Screen};
 use flatboot_bench::{report, results, show};
 
 use crate::cli::{CompareArgs, ReportArgs};
-use crate::failure::print_chain;
-
-/// Exit code where there is nothing to show: a file is no good, or two cannot be compared.
-const EXIT_NOTHING: u8 = 2;
+use crate::failure::or;
 
 /// A file as a table.
-pub(crate) fn show(file: &Path) -> ExitCode {
-    end((|| {
-        let results = results::load(file)?;
-        terminal::print(&show::render(&results, file, Screen::of_stdout()))?;
-        Ok(0)
-    })())
+pub(crate) fn show(file: &Path) -> Result<u8> {
+    let results = results::load(file)?;
+    terminal::print(&show::render(&results, file, Screen::of_stdout()))?;
+    Ok(0)
 }
 
 /// Two files, side by side.
-pub(crate) fn compare(args: &CompareArgs) -> ExitCode {
-    end((|| {
-        let (a, b) = (results::load(&args.a)?, results::load(&args.b)?);
-        let options = Options { fail_above: args.fail_above, if_shown: args.if_shown, across_hosts: args.across_hosts };
-        let sides = (Side { path: &args.a, results: &a }, Side { path: &args.b, results: &b });
-        let (text, gate) = compare::compare(sides.0, sides.1, &options, Screen::of_stdout())?;
-        terminal::print(&text)?;
-        Ok(gate.map_or(0, |gate| gate.exit_code()))
-    })())
+pub(crate) fn compare(args: &CompareArgs) -> Result<u8> {
+    let (a, b) = (results::load(&args.a)?, results::load(&args.b)?);
+    let options = Options { fail_above: args.fail_above, if_shown: args.if_shown, across_hosts: args.across_hosts };
+    let sides = (Side { path: &args.a, results: &a }, Side { path: &args.b, results: &b });
+    let (text, gate) = compare::compare(sides.0, sides.1, &options, Screen::of_stdout())?;
+    terminal::print(&text)?;
+    Ok(gate.map_or(0, |gate| gate.exit_code()))
 }
 
 /// Their charts, in one page.
-pub(crate) fn report(ReportArgs { files, out }: &ReportArgs) -> ExitCode {
+pub(crate) fn report(ReportArgs { files, out }: &ReportArgs) -> u8 {
     match report::write(files, out) {
         Ok(written) => {
             if written.hosts > 1 {
                 eprintln!("flatboot-bench: the files come from {} hosts: each has charts of its own", written.hosts);
             }
             println!("{}: {} KiB; open it in a browser", out.display(), written.bytes.div_ceil(1024));
-            ExitCode::SUCCESS
+            0
         }
-        Err(error) => {
-            print_chain(&error);
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => or(error.exit_code(), Err(error.into())),
     }
-}
-
-fn end(result: Result<u8, Box<dyn Error>>) -> ExitCode {
-    ExitCode::from(result.unwrap_or_else(|error| {
-        print_chain(&*error);
-        EXIT_NOTHING
-    }))
 }

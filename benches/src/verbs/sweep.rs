@@ -1,58 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `run` and the observer that it runs beside each VMM.
 
-use std::io;
-use std::process::ExitCode;
+use std::io::{self, Write};
 use std::sync::Arc;
 
+use anyhow::{Context, Result, bail};
 use flatboot_bench::observe;
-use flatboot_bench::sweep::{self, Finished, Stop, SweepError};
+use flatboot_bench::sweep::{self, Finished, Stop};
 
-use super::helper;
 use crate::cli::{ObserveArgs, SweepArgs};
-use crate::failure::print_chain;
 use crate::interrupts;
 
 /// Exit code of a sweep that was stopped: its file is good, and not complete.
 const EXIT_STOPPED: u8 = 3;
 
 /// The sweep.
-pub(crate) fn run(args: &SweepArgs) -> ExitCode {
+pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
     let request = args.request();
     let stop = Arc::new(Stop::default());
     let asked = Arc::clone(&stop);
-    let caught = interrupts::ask(move |signal| asked.ask(signal)).map_err(SweepError::Scratch);
-    let result = caught.and_then(|()| sweep::run(&request, &stop));
+    interrupts::ask(move |signal| asked.ask(signal)).context("signals cannot be handled")?;
     let out = request.out.display();
-    match result {
+    match sweep::run(&request, &stop) {
         Ok(Finished::Complete(results)) => {
             eprintln!("==> {} boots in {out}; flatboot-bench show {out}", results.boots.len());
-            ExitCode::SUCCESS
+            Ok(0)
         }
         Ok(Finished::Stopped(results)) => {
             let (done, all) = (results.boots.len(), results.sweep.boots_wanted());
             eprintln!("flatboot-bench: stopped: {done} of {all} boots are in {out}; --resume goes on");
-            ExitCode::from(EXIT_STOPPED)
+            Ok(EXIT_STOPPED)
         }
         Err(_) if stop.is_asked() => {
             eprintln!("flatboot-bench: stopped before the first boot");
-            ExitCode::from(EXIT_STOPPED)
+            Ok(EXIT_STOPPED)
         }
-        Err(error) => {
-            print_chain(&error);
-            ExitCode::from(2)
-        }
+        Err(error) => Err(error),
     }
 }
 
-/// The observer.
-pub(crate) fn observe(args: &ObserveArgs) -> ExitCode {
-    helper::answer(|| {
-        if args.facts {
-            return Ok(serde_json::to_string(&observe::surroundings(&args.words))?);
-        }
-        let [order] = &*args.words else { return Err(io::Error::other("observe: expected one order")) };
-        let order = serde_json::from_str(order)?;
-        Ok(serde_json::to_string(&observe::boot(&order, &*interrupts::interrupted()?)?)?)
-    })
+/// The observer: its answer is JSON on standard output.
+pub(crate) fn observe(args: &ObserveArgs) -> Result<u8> {
+    if args.facts {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&observe::surroundings(&args.words))?)?;
+        return Ok(0);
+    }
+    let [order] = &*args.words else { bail!("observe: expected one order") };
+    let order = serde_json::from_str(order)?;
+    writeln!(io::stdout(), "{}", serde_json::to_string(&observe::boot(&order, &*interrupts::interrupted()?)?)?)?;
+    Ok(0)
 }

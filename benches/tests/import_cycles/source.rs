@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItem, Item, ItemUse, Macro, Meta, Token, UseTree, Visibility};
+use syn::{
+    Attribute, Expr, ExprLit, ImplItem, Item, ItemUse, Lit, Macro, Meta, MetaNameValue, Token, UseTree, Visibility,
+};
 
 use super::graph::Graph;
 
@@ -85,7 +87,8 @@ impl Modules {
                 self.add(file, &below, at, items)
             } else {
                 let beside = directory.join(format!("{name}.rs"));
-                self.read(&if beside.exists() { beside } else { below.join("mod.rs") }, &below, at)
+                let usual = if beside.exists() { beside } else { below.join("mod.rs") };
+                self.read(&elsewhere(file, &module.attrs).unwrap_or(usual), &below, at)
             };
             self.0[at].children.insert(name, child);
         }
@@ -118,6 +121,18 @@ impl Modules {
         let child = || self.0[at].children.get(word).map(|child| Target::Module(*child));
         if last { alias().or_else(child) } else { child().or_else(alias) }
     }
+}
+
+/// The file that an attribute `path` names, from the directory of the file that has it on.
+fn elsewhere(file: &Path, attributes: &[Attribute]) -> Option<PathBuf> {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| {
+        let Meta::NameValue(MetaNameValue { value: Expr::Lit(ExprLit { lit: Lit::Str(path), .. }), .. }) =
+            &attribute.meta
+        else {
+            return None;
+        };
+        Some(file.parent()?.join(path.value()))
+    })
 }
 
 /// Reads the items of one module.

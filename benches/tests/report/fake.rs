@@ -55,7 +55,7 @@ impl Noise {
 }
 
 /// 1 to 256 GiB, flatboot and QEMU, serial and parallel, `runs` boots of each on each vCPU count.
-pub(crate) fn sweep(cpus: &[u8], runs: u32) -> Results {
+pub(crate) fn sweep(cpus: &[u16], runs: u32) -> Results {
     let mut variants = Vec::new();
     for cpus in cpus {
         for (vmm, mode) in [("flatboot", "parallel"), ("flatboot", "serial"), ("qemu", "parallel"), ("qemu", "serial")]

@@ -105,7 +105,7 @@ fn draws_every_sample(browser: &mut Browser) -> Result<(), Failed> {
     browser.open(&page.file)?;
 
     let groups = groups(&results);
-    let samples = |keep: &dyn Fn(u8, u64) -> bool| -> usize {
+    let samples = |keep: &dyn Fn(u16, u64) -> bool| -> usize {
         let kept = groups.iter().filter(|group| keep(group.variant.cpus, group.variant.memory_bytes));
         kept.map(|group| group.samples.len()).sum()
     };

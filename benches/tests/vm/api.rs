@@ -4,8 +4,8 @@
 use std::env;
 use std::time::Duration;
 
+use flatboot_bench::clock_jumps::{self, Jump, Pause};
 use flatboot_bench::guest;
-use flatboot_bench::jumps::{self, Jump, Pause};
 use libtest_mimic::Failed;
 
 use super::lab::{Lab, require};
@@ -122,7 +122,7 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
     let jumps: Vec<_> = each.into_iter().map(|[at, length]| Jump { at, length }).collect();
     let pauses = asked(said.lines().next_back().unwrap_or_default())?;
     require(pauses.len() == usize::try_from(times)?, seen)?;
-    jumps::each_is_one(&pauses, &jumps)
+    clock_jumps::each_is_one(&pauses, &jumps)
         .map_err(|pause| format!("{pause:?}: the guest's clock has no jump for it: {}", seen()))?;
     // Of what its clock jumps besides, as a busy host has it, no more than a tenth of the time.
     let jumped: i64 = jumps.iter().map(|jump| jump.length).sum();

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use flatboot_bench::{Door, Kvm, artifact};
+use flatboot_bench::{Backend, Kvm, artifact};
 use libtest_mimic::{Failed, Trial};
 
 use super::endings::{hanging, wait_for_init};
@@ -24,7 +24,7 @@ pub(crate) fn landlock() -> Trial {
 
 /// Whether the host of guests has it: this machine, or the emulated one.
 fn has_landlock() -> bool {
-    let real = Door::open(artifact::flatboot(None).as_deref()).is_ok_and(|door| door.kvm() == Kvm::Real);
+    let real = Backend::open(artifact::flatboot(None).as_deref()).is_ok_and(|backend| backend.kvm() == Kvm::Real);
     if real {
         return fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|modules| modules.contains("landlock"));
     }

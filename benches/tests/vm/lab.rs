@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests share: the artifacts, a directory to write to, and one host behind the door.
+//! What the tests share: the artifacts, a directory to write to, and one host.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use flatboot_bench::guest::{Ended, Guest};
-use flatboot_bench::{Command, Door, Error as DoorError, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
+use flatboot_bench::{Backend, Command, Error as HostError, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
@@ -19,9 +19,9 @@ pub(crate) struct Lab {
     pub(crate) kernel: PathBuf,
     /// The tiny initramfs.
     pub(crate) initramfs: PathBuf,
-    /// Writable by guests' VMMs, at the same path behind the door.
+    /// Writable by guests' VMMs, at the same path on every host.
     pub(crate) scratch: TempDir,
-    door: Door,
+    backend: Backend,
     session: Mutex<Option<Session>>,
     firmware: OnceLock<PathBuf>,
 }
@@ -50,9 +50,9 @@ impl Lab {
         let scratch = tempfile::tempdir()?;
         let initramfs = scratch.path().join("tiny.cpio");
         initramfs::write_guest(&initramfs)?;
-        let door = Door::open(Some(&flatboot))?;
-        println!("{door}");
-        Ok(Self { flatboot, kernel, initramfs, scratch, door, session: Mutex::new(None), firmware: OnceLock::new() })
+        let backend = Backend::open(Some(&flatboot))?;
+        println!("{backend}");
+        Ok(Self { flatboot, kernel, initramfs, scratch, backend, session: Mutex::new(None), firmware: OnceLock::new() })
     }
 
     /// A path in the scratch directory.
@@ -97,7 +97,7 @@ impl Lab {
         }
     }
 
-    /// Runs any program behind the door.
+    /// Runs any program on the host.
     pub(crate) fn shell(&self, script: &str) -> Result<Outcome, Failed> {
         self.shell_for(script, Duration::from_secs(240))
     }
@@ -111,7 +111,7 @@ impl Lab {
     /// Runs a program on a host of its own.
     pub(crate) fn on_host(&self, options: HostOptions, command: &Command) -> Result<Outcome, Failed> {
         let writable = vec![self.scratch.path().to_path_buf()];
-        Ok(self.door.run(&HostOptions { writable, kernel: self.door.host_kernel()?, ..options }, command)?)
+        Ok(self.backend.run(&HostOptions { writable, kernel: self.backend.host_kernel()?, ..options }, command)?)
     }
 
     /// Runs `guest` and requires that it passed all its checks and powered off.
@@ -133,7 +133,7 @@ impl Lab {
 
     /// Whether guests run in the emulated KVM host.
     pub(crate) fn is_emulated(&self) -> bool {
-        self.door.kvm() == Kvm::Emulated
+        self.backend.kvm() == Kvm::Emulated
     }
 
     /// The command line and the last lines of what a guest and its VMM said.
@@ -142,7 +142,7 @@ impl Lab {
     }
 
     /// A host that failed is replaced at the next use.
-    pub(crate) fn with_session<T, E: From<DoorError>>(
+    pub(crate) fn with_session<T, E: From<HostError>>(
         &self,
         run: impl FnOnce(&mut Session) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -151,8 +151,8 @@ impl Lab {
             session
         } else {
             let writable = vec![self.scratch.path().to_path_buf()];
-            let kernel = self.door.host_kernel()?;
-            self.door.start(&HostOptions { writable, kernel, ..HostOptions::default() })?
+            let kernel = self.backend.host_kernel().map_err(HostError::from)?;
+            self.backend.start(&HostOptions { writable, kernel, ..HostOptions::default() })?
         };
         let result = run(&mut session);
         if result.is_ok() {
@@ -160,6 +160,16 @@ impl Lab {
         }
         result
     }
+}
+
+/// `script` in a directory of the host's memory, which is gone when it ends, whatever ends it. `end` comes before that: what it
+/// cannot do is not there to be done.
+pub(crate) fn in_memory(end: &str, script: &str) -> String {
+    format!(
+        "set -e; PATH=$PATH:/usr/sbin:/sbin; cd \"$(mktemp -d -p /dev/shm)\"\n\
+         trap '{{ {end}; }} 2>/dev/null || :; rm -rf \"$PWD\"' EXIT\n\
+         {script}"
+    )
 }
 
 /// What flatboot says if KVM itself has failed.

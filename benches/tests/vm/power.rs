@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-use super::lab::{Lab, require};
+use super::lab::{Lab, in_memory, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[("power::cuts_lose_nothing", cuts)];
@@ -18,10 +18,6 @@ fn cuts(lab: &Lab) -> Result<(), Failed> {
     let times = env::var("FLATBOOT_TIMES").map_or(Ok(3), |text| text.parse::<u32>())?;
     let script = format!(
         r#"
-set -e
-PATH=$PATH:/usr/sbin:/sbin
-cd "$(mktemp -d -p /dev/shm)"
-trap 'kill -KILL $vmm 2>/dev/null || :; rm -rf "$PWD"' EXIT
 lost() {{ echo "cut $cut, disk of $kind: $1" >&2; tail -n 5 console check >&2; exit 98; }}
 truncate -s 64M disk; mke2fs -q -t ext4 disk
 cut=0; safe=0
@@ -57,6 +53,7 @@ echo "$cut $safe"
         kernel = lab.kernel.join("vmlinux").display(),
         initramfs = lab.initramfs.display(),
     );
+    let script = in_memory("kill -KILL $vmm", &script);
     let outcome = lab.shell_for(&script, Duration::from_secs(240) + Duration::from_secs(30) * times)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));

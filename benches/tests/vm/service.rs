@@ -16,7 +16,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 
-use super::lab::{Lab, require};
+use super::lab::{Lab, in_memory, require};
 
 /// Makes this test binary the guest's clients, or one who means it no good: a word of [`role`], and what that needs.
 pub(crate) const ROLE: &str = "FLATBOOT_TEST_CLIENT";
@@ -54,10 +54,6 @@ fn serves(lab: &Lab, seconds: u32) -> Result<(), Failed> {
     let disk = artifact::work_disk()?;
     let script = format!(
         r#"
-set -e
-PATH=$PATH:/usr/sbin:/sbin
-cd "$(mktemp -d -p /dev/shm)"
-trap 'kill $waits $flood $vmm 2>/dev/null || :; ip link delete {TAP} 2>/dev/null || :; rm -rf "$PWD"' EXIT
 failed() {{ echo "$1" >&2; tail -n 20 console stderr >&2; exit 98; }}
 ip tuntap add dev {TAP} mode tap; ip address add {HOST}/24 dev {TAP}; ip link set {TAP} up
 mkfifo keys; : >console
@@ -87,6 +83,7 @@ wait $vmm || failed "flatboot ended with $?"
         disk = disk.display(),
         mac = MAC.map(|byte| format!("{byte:02x}")).join(":"),
     );
+    let script = in_memory(&format!("kill $waits $flood $vmm; ip link delete {TAP}"), &script);
     let limit = Duration::from_secs(900) + Duration::from_secs(2) * seconds;
     let command = flatboot_bench::Command::new("/bin/bash").args(["-c", &script]).timeout(limit);
     let outcome = lab.on_host(HostOptions { drives: vec![disk], ..HostOptions::default() }, &command)?;

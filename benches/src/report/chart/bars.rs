@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stacked bars: one for each variant, a segment for each phase.
 
+use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
@@ -9,7 +10,7 @@ use super::super::phases::{Bar, Phases};
 use super::super::plot::Unit;
 use super::super::style::Role;
 use super::scale::{self, Scale};
-use super::svg::{Area, DrawError, Words, bold, picture, pixel, text};
+use super::svg::{Area, Words, bold, picture, pixel, text};
 
 const WIDTH: u32 = 1080;
 const LEFT: i32 = 84;
@@ -24,7 +25,7 @@ const FONT: f64 = 14.0;
 const LETTER: i32 = 15;
 
 /// The chart, as high as it has bars.
-pub(in super::super) fn bars(phases: &Phases, words: &Words<'_>) -> Result<String, DrawError> {
+pub(in super::super) fn bars(phases: &Phases, words: &Words<'_>) -> Result<String> {
     let longest = phases.bars.iter().map(Bar::total).max().unwrap_or(0);
     let scale = scale::linear(Unit::Time, float(longest));
     let headings = phases.bars.chunk_by(|a, b| a.heading == b.heading);
@@ -45,7 +46,7 @@ pub(in super::super) fn bars(phases: &Phases, words: &Words<'_>) -> Result<Strin
     })
 }
 
-fn axis(root: &Area<'_>, scale: &Scale, height: i32) -> Result<(), DrawError> {
+fn axis(root: &Area<'_>, scale: &Scale, height: i32) -> Result<()> {
     let label = text(Role::Text, FONT, (HPos::Center, VPos::Top));
     for (value, name) in &scale.ticks {
         let x = at(scale, *value);
@@ -56,7 +57,7 @@ fn axis(root: &Area<'_>, scale: &Scale, height: i32) -> Result<(), DrawError> {
     Ok(())
 }
 
-fn bar(root: &Area<'_>, phases: &Phases, bar: &Bar, (scale, y): (&Scale, i32)) -> Result<(), DrawError> {
+fn bar(root: &Area<'_>, phases: &Phases, bar: &Bar, (scale, y): (&Scale, i32)) -> Result<()> {
     let middle = y + BAR / 2;
     let label = text(Role::Text, FONT, (HPos::Right, VPos::Center));
     root.draw(&Text::new(bar.name.as_str(), (LEFT - 10, middle), &label))?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A line chart: medians, the middle half of the samples as a band, and every sample as a dot.
 
+use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
@@ -9,7 +10,7 @@ use super::super::plot::{Plot, Spot, Track, Unit};
 use super::super::style::Role;
 use super::marker;
 use super::scale::{self, Scale};
-use super::svg::{Area, DrawError, Words, picture, pixel, text};
+use super::svg::{Area, Words, picture, pixel, text};
 
 const HEIGHT: u32 = 380;
 /// Pixels between the edges and the plotting area: left for labels, right for half of one.
@@ -22,13 +23,7 @@ const FONT: f64 = 14.0;
 const CHARACTER: f64 = 7.5;
 
 /// The chart, `width` pixels wide, its y axis up to `max`.
-pub(in super::super) fn lines(
-    plot: &Plot,
-    unit: Unit,
-    max: u64,
-    width: u32,
-    words: &Words<'_>,
-) -> Result<String, DrawError> {
+pub(in super::super) fn lines(plot: &Plot, unit: Unit, max: u64, width: u32, words: &Words<'_>) -> Result<String> {
     picture((width, HEIGHT), words, |root| {
         let map = Map::new(plot, scale::linear(unit, float(max)), width);
         axes(root, plot, &map)?;
@@ -77,7 +72,7 @@ impl Map {
     }
 }
 
-fn axes(root: &Area<'_>, plot: &Plot, map: &Map) -> Result<(), DrawError> {
+fn axes(root: &Area<'_>, plot: &Plot, map: &Map) -> Result<()> {
     let (left, right, bottom) = (pixel(f64::from(LEFT)), pixel(map.right), map.y(0.0));
     let label = text(Role::Text, FONT, (HPos::Right, VPos::Center));
     for (value, name) in &map.scale.ticks {
@@ -101,7 +96,7 @@ fn axes(root: &Area<'_>, plot: &Plot, map: &Map) -> Result<(), DrawError> {
 }
 
 /// From the 25th to the 75th percentile.
-fn band(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
+fn band(root: &Area<'_>, track: &Track, map: &Map) -> Result<()> {
     let lower = track.spots.iter().map(|spot| map.at(spot.x, spot.summary.p25));
     let upper = track.spots.iter().rev().map(|spot| map.at(spot.x, spot.summary.p75));
     let mut around: Vec<_> = lower.chain(upper).collect();
@@ -112,7 +107,7 @@ fn band(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
 }
 
 /// Right of the marker, which would hide them, and beside each other, so that equal ones do not hide one another.
-fn dots(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
+fn dots(root: &Area<'_>, track: &Track, map: &Map) -> Result<()> {
     let places = |spot: &Spot| -> Vec<(i32, i32)> {
         let sideways = |index: usize| 9 + 3 * i32::try_from(index % 3).unwrap_or(0);
         let place = |(index, value): (usize, &u64)| {
@@ -127,7 +122,7 @@ fn dots(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
     Ok(())
 }
 
-fn medians(root: &Area<'_>, track: &Track, map: &Map) -> Result<(), DrawError> {
+fn medians(root: &Area<'_>, track: &Track, map: &Map) -> Result<()> {
     let at: Vec<_> = track.spots.iter().map(|spot| map.at(spot.x, spot.summary.median)).collect();
     if at.len() > 1 {
         root.draw(&PathElement::new(at.clone(), track.style.ink(Role::Line).stroke_width(2)))?;

@@ -10,5 +10,4 @@ mod svg;
 pub(super) use bars::bars;
 pub(super) use lines::lines;
 pub(super) use marker::swatch;
-pub use svg::DrawError;
 pub(super) use svg::Words;

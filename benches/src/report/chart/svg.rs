@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An SVG by plotters, and what is written into it.
 
+use anyhow::{Context, Result};
 use maud::html;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -9,17 +10,6 @@ use super::super::style::Role;
 
 /// Where pictures are drawn.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-
-/// A picture that cannot be drawn; drawing into memory gives no reason for it but a mistake.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot draw: {0}")]
-pub struct DrawError(pub(super) String);
-
-impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for DrawError {
-    fn from(error: DrawingAreaErrorKind<E>) -> Self {
-        Self(error.to_string())
-    }
-}
 
 /// What a picture is called, for those who do not see it.
 pub(in super::super) struct Words<'a> {
@@ -35,14 +25,14 @@ pub(in super::super) struct Words<'a> {
 pub(super) fn picture(
     size: (u32, u32),
     words: &Words<'_>,
-    draw: impl FnOnce(&Area<'_>) -> Result<(), DrawError>,
-) -> Result<String, DrawError> {
+    draw: impl FnOnce(&Area<'_>) -> Result<()>,
+) -> Result<String> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     draw(&root)?;
     root.present()?;
     drop(root);
-    let (_, body) = svg.split_once('>').ok_or_else(|| DrawError("no SVG".into()))?;
+    let (_, body) = svg.split_once('>').context("no SVG")?;
     // A text's own spaces would show where it ends at the axis.
     let body = body.replace("\n</text>", "</text>").replace(">\n", ">").replace(" font-family=\"sans-serif\"", "");
     let head = html! {

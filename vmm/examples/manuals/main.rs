@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes flatboot's manual pages and its completions for shells into a directory, for packages: from the same words as `--help`.
 
+mod pages;
+
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{env, fs, io};
 
-use clap::{CommandFactory, ValueEnum};
-use clap_complete::Shell;
+use clap::CommandFactory;
 use flatboot::cli::Cli;
 
 fn main() -> ExitCode {
@@ -14,20 +15,11 @@ fn main() -> ExitCode {
         eprintln!("usage: manuals DIRECTORY");
         return ExitCode::from(2);
     };
-    match write(&out) {
+    match pages::write("flatboot", Cli::command, &out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("manuals: {}: {error}", out.display());
             ExitCode::FAILURE
         }
     }
-}
-
-fn write(out: &PathBuf) -> io::Result<()> {
-    fs::create_dir_all(out)?;
-    clap_mangen::generate_to(Cli::command(), out)?;
-    for shell in Shell::value_variants() {
-        clap_complete::generate_to(*shell, &mut Cli::command(), "flatboot", out)?;
-    }
-    Ok(())
 }

@@ -32,23 +32,23 @@ const SCRIPT: &str = r#"
 
 /// Gone when dropped.
 #[derive(Debug)]
-pub(super) struct Company {
+pub(super) struct Peer {
     script: Child,
     /// What the script waits for the end of.
     hold: Option<ChildStdin>,
 }
 
-impl Company {
+impl Peer {
     /// Returns when all is there.
     pub(super) fn start() -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", SCRIPT, "company", DATA_FILE, &DATA_MIB.to_string()]);
+        command.args(["-c", SCRIPT, "peer", DATA_FILE, &DATA_MIB.to_string()]);
         for link in LINKS {
             command.args([link.tap, &link.host.to_string()]);
         }
         let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let (hold, said, complaint) = (script.stdin.take(), script.stdout.take(), script.stderr.take());
-        let company = Self { script, hold };
+        let peer = Self { script, hold };
         let mut line = String::new();
         BufReader::new(said.ok_or(io::ErrorKind::BrokenPipe)?).read_line(&mut line)?;
         if line.is_empty() {
@@ -62,11 +62,11 @@ impl Company {
                 thread::spawn(move || echo(stream));
             }
         });
-        Ok(company)
+        Ok(peer)
     }
 }
 
-impl Drop for Company {
+impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.hold.take());
         // It ends by itself now.

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door: every program that needs KVM goes through it, to this machine's KVM or to the emulated host's.
+//! Where programs that need KVM run: on this machine, or in the emulated host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
 
-use crate::artifact::{self, ArtifactError};
-use crate::command::{Command, EXIT_HOST, EXIT_TIMEOUT, Finish, Outcome, Streams};
-use crate::direct::{DirectControl, DirectError, DirectSession};
-use crate::host::{Control, HostError, HostOptions, HostSession};
+use anyhow::{Context, bail};
+
+use crate::artifact;
+use crate::command::{Command, Finish, Outcome, Streams};
+use crate::direct::{DirectControl, DirectSession};
+use crate::error::Error;
+use crate::host::{Control, HostOptions, HostSession};
 
 /// `flatboot check` ends itself long before this; a check that does not is a "no".
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
@@ -24,12 +27,12 @@ pub enum Kvm {
 
 /// The decision, made once.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct Backend {
     kvm: Kvm,
     because: String,
 }
 
-/// A host behind the door, for several commands.
+/// A host, for several commands.
 #[derive(Debug)]
 pub enum Session {
     /// This machine.
@@ -65,49 +68,7 @@ impl SessionControl {
     }
 }
 
-/// A program could not be run behind the door.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// `FLATBOOT_KVM` has a value that means nothing.
-    #[error("FLATBOOT_KVM={0:?}: expected real, emulated or auto")]
-    Variable(std::ffi::OsString),
-    /// Nobody can say whether KVM is usable.
-    #[error(
-        "cannot tell whether this machine's KVM is usable: no flatboot binary; build it, name it with --flatboot or FLATBOOT, or set FLATBOOT_KVM to real or emulated"
-    )]
-    NoFlatboot,
-    /// The check could not be run.
-    #[error("{}: cannot run its check", path.display())]
-    Check {
-        /// The flatboot binary.
-        path: PathBuf,
-        /// Why.
-        source: DirectError,
-    },
-    /// Something to run is missing.
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
-    /// The emulated host failed.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// Running directly failed.
-    #[error(transparent)]
-    Direct(#[from] DirectError),
-}
-
-impl Error {
-    /// Exit code that tells the door's failures from the program's: 124 time ran out, 128 + n ended by signal n, else 125.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Host(HostError::Timeout { .. }) | Self::Direct(DirectError::Timeout { .. }) => EXIT_TIMEOUT,
-            Self::Host(HostError::Killed(signal)) => u8::try_from(128 + signal).unwrap_or(EXIT_HOST),
-            _ => EXIT_HOST,
-        }
-    }
-}
-
-impl fmt::Display for Door {
+impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match self.kvm {
             Kvm::Real => "this machine's KVM",
@@ -117,39 +78,34 @@ impl fmt::Display for Door {
     }
 }
 
-impl Door {
+impl Backend {
     /// Decides: as `FLATBOOT_KVM` says (`real`, `emulated`), or, for `auto` and without it, as `flatboot check` finds.
-    pub fn open(flatboot: Option<&Path>) -> Result<Self, Error> {
+    pub fn open(flatboot: Option<&Path>) -> anyhow::Result<Self> {
         let variable = env::var_os("FLATBOOT_KVM");
         match variable.as_deref().map(|value| (value.to_str(), value)) {
             Some((Some("real"), _)) => Ok(Self { kvm: Kvm::Real, because: "FLATBOOT_KVM=real".into() }),
             Some((Some("emulated"), _)) => Ok(Self { kvm: Kvm::Emulated, because: "FLATBOOT_KVM=emulated".into() }),
             None | Some((Some("auto" | ""), _)) => Self::check(flatboot),
-            Some((_, value)) => Err(Error::Variable(value.to_owned())),
+            Some((_, value)) => bail!("FLATBOOT_KVM={}: expected real, emulated or auto", value.display()),
         }
     }
 
-    fn check(flatboot: Option<&Path>) -> Result<Self, Error> {
-        let path = artifact::flatboot(flatboot).ok_or(Error::NoFlatboot)?;
-        let failed = |source| Error::Check { path: path.clone(), source };
-        let mut session = DirectSession::start(&HostOptions::default()).map_err(failed)?;
+    fn check(flatboot: Option<&Path>) -> anyhow::Result<Self> {
+        let path = artifact::needed_flatboot(flatboot)?;
+        let mut session = DirectSession::start(&HostOptions::default())?;
         let command = Command::new(&path).args(["check", "--json"]).timeout(CHECK_LIMIT);
+        let no = |why: &str| Self { kvm: Kvm::Emulated, because: format!("flatboot check: {why}") };
         match Outcome::capture(|streams| session.run_streaming(&command, streams)) {
             Ok(Outcome { code: 0, .. }) => {
                 Ok(Self { kvm: Kvm::Real, because: "flatboot check: it runs guests".into() })
             }
             Ok(Outcome { code: 1, stderr, .. }) => {
                 let text = String::from_utf8_lossy(&stderr);
-                let why = text.lines().next().unwrap_or("this machine's KVM runs no guests");
-                Ok(Self { kvm: Kvm::Emulated, because: format!("flatboot check: {}", why.trim()) })
+                Ok(no(text.lines().next().unwrap_or("this machine's KVM runs no guests").trim()))
             }
-            Ok(Outcome { code, .. }) => {
-                Ok(Self { kvm: Kvm::Emulated, because: format!("flatboot check: exit code {code}") })
-            }
-            Err(DirectError::Timeout { .. }) => {
-                Ok(Self { kvm: Kvm::Emulated, because: "flatboot check: no answer in time".into() })
-            }
-            Err(source) => Err(failed(source)),
+            Ok(Outcome { code, .. }) => Ok(no(&format!("exit code {code}"))),
+            Err(Error::Timeout(_)) => Ok(no("no answer in time")),
+            Err(error) => Err(error).with_context(|| format!("{}: cannot run its check", path.display())),
         }
     }
 
@@ -161,7 +117,7 @@ impl Door {
 
     /// The directory of the emulated host's kernel, for [`HostOptions::kernel`], so that it is looked for, or built, only
     /// once; none where this machine's KVM is used.
-    pub fn host_kernel(&self) -> Result<Option<PathBuf>, Error> {
+    pub fn host_kernel(&self) -> anyhow::Result<Option<PathBuf>> {
         match self.kvm {
             Kvm::Real => Ok(None),
             Kvm::Emulated => Ok(artifact::host_kernel(None)?.parent().map(Path::to_path_buf)),
