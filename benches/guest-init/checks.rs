@@ -22,6 +22,7 @@
 //! | `filled=60` | it is filled within 60 seconds | the same |
 //! | `verify` | the kernel finds its own memmap sound, if it can tell | `present`, `lines` |
 //! | `lists` | the free lists can be read, after caches were dropped and memory was compacted | `orders`, `pages`, `per_cpu_pages` |
+//! | `watchdog=1` | processors are watched, and locked up after twice so many seconds | `on`, `seconds` |
 //! | `calm` | no line of the kernel log says that something broke | `lines` |
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes), `queues` |
 //! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
@@ -98,6 +99,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "handoff" => kernel::handoff(),
         "dmesg" => kernel::dmesg(needed("TEXT")?, true),
         "nodmesg" => kernel::dmesg(needed("TEXT")?, false),
+        "watchdog" => kernel::watchdog(needed("SECONDS")?),
         "calm" => kernel::calm(),
         "uname" => kernel::uname(),
         "loaded" => modules::loaded(needed("NAME")?),

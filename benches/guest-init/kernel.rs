@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks of what the kernel says about itself.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -88,6 +88,16 @@ pub(crate) fn calm() -> Outcome {
     let alarming = |line: &String| ALARMS.iter().any(|alarm| line.contains(alarm)) && !line.contains(NO_ALARM);
     let lines: Vec<Value> = log()?.into_iter().filter(alarming).take(SHOWN_LINES).map(Value::String).collect();
     Ok((lines.is_empty(), json!({ "lines": lines })))
+}
+
+/// From now on a processor that runs one thing for twice so many seconds is one that is locked up, and the kernel log says so
+/// (Documentation/admin-guide/lockup-watchdogs.rst).
+pub(crate) fn watchdog(seconds: &str) -> Outcome {
+    let path = |name: &str| format!("/proc/sys/kernel/{name}");
+    let threshold = path("watchdog_thresh");
+    fs::write(&threshold, seconds).map_err(|error| format!("{threshold}: {seconds}: {error}"))?;
+    let (on, threshold) = (files::text(path("soft_watchdog"))?, files::text(threshold)?);
+    Ok((on.trim() == "1" && threshold.trim() == seconds, json!({ "on": on.trim(), "seconds": threshold.trim() })))
 }
 
 /// Every message so far. /dev/kmsg gives one record a read: "level,sequence,microseconds,flags;text\n".

@@ -111,7 +111,7 @@ pub(crate) fn turns(argument: &str) -> Outcome {
         let socket = datagram_socket(peer)?;
         (0..TURNS).try_for_each(|_| there_and_back(&socket, 1))?;
     }
-    Ok((true, fields([("processors", processors.into()), ("turns", TURNS.into())])))
+    Ok((true, json!({ "processors": processors, "turns": TURNS })))
 }
 
 fn run_on(processor: usize) -> io::Result<()> {

@@ -4,9 +4,10 @@
 
 use std::fs;
 
-use flatboot_bench::artifact;
+use flatboot_bench::{artifact, guest};
 use libtest_mimic::Failed;
 
+use super::api;
 use super::lab::{Lab, require};
 use crate::Body;
 
@@ -14,6 +15,7 @@ const TESTS: &[(&str, Body)] = &[
     ("cloud::modules_are_loaded_and_work", modules),
     ("cloud::the_kernel_lies_elsewhere_at_each_boot", randomized),
     ("cloud::the_memmap_of_the_memmap_is_deferred", of_itself),
+    ("cloud::a_pause_is_no_lockup", pause),
 ];
 
 /// None of these where the guest's kernel is the small one, which has no modules.
@@ -52,4 +54,22 @@ fn of_itself(lab: &Lab) -> Result<(), Failed> {
     let report = ended.report("meminfo").ok_or("no report")?;
     let kib = |name: &str| report[name].as_u64().unwrap_or(0);
     require(kib("total_kib") - kib("deferred_kib") < 1 << 20 && kib("deferred_kib") > 0, || format!("{report}"))
+}
+
+/// The guest's watchdog hears of a pause, which it would take for a processor that is locked up: of six seconds, where two are too
+/// many (`KVM_KVMCLOCK_CTRL`).
+fn pause(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+put vm.boot; until_it grep -q '"begun":true' console
+for again in 1 2; do put vm.pause; sleep 6; put vm.resume; sleep 4; done
+printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; cat console
+"#;
+    let checks = "flatboot.check=watchdog=1,pulse=/dev/vda,calm flatboot.end=poweroff";
+    let outcome = lab.shell(&api::script(lab, checks, rest))?;
+    let said = outcome.stdout_text();
+    let passed: Vec<_> = guest::reports(&said).into_iter().filter(|report| report["ok"] == true).collect();
+    let has_passed = |name: &str| passed.iter().any(|report| report["check"] == name);
+    require(outcome.code == 0 && ["watchdog", "pulse", "calm"].into_iter().all(has_passed), || {
+        format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr))
+    })
 }
