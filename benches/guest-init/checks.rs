@@ -32,13 +32,14 @@
 //! | `nodes` | the kernel says what its nodes have | `nodes`: `node`, `cpus` (a list), `distances`, `total_kib` of each |
 //! | `interrupts=/dev/vda@3` | processor 3 takes the interrupts of what is read from it | `irq`, `taken` |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each; `flags` of the first |
-//! | `pulse=/dev/vda` | it took blocks and gave them back, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
+//! | `pulse=/dev/vda` | it took blocks and gave them back, memory stayed what it was, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `pages`, `lost`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
 //! | `channels=4` | eth0 uses so many queues for each direction, as it is told to | `before_rx`, `before_tx`, `rx`, `tx` |
 //! | `turns=PEER:PORT` | on each processor in turn, datagrams came back that waited for each other | `processors`, `turns` of each |
 //! | `vsock=OUT/IN` | the host's port OUT sent back what it was sent, and got back what it sent to port IN; port OUT + 1 is nobody's | `carried`, `answered` bytes, `nobody`: the error |
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `driver=NAME` | that driver of the platform bus has a device | `devices`: their names |
+//! | `generation` | the VM generation ID can be read | `id` (hex) |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
 //! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
@@ -58,8 +59,8 @@ use serde_json::json;
 
 use crate::outcome::Outcome;
 use crate::{
-    accounts, buddy, channels, devices, fill, hog, hugetlb, identifiers, interrupts, kernel, ledger, memmap, memory,
-    modules, net, nodes, processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
+    accounts, buddy, channels, devices, fill, generation, hog, hugetlb, identifiers, interrupts, kernel, ledger,
+    memmap, memory, modules, net, nodes, processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -120,6 +121,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "vsock" => vsock::vsock(needed("OUT/IN")?),
         "rng" => devices::rng(),
         "driver" => devices::driver(needed("NAME")?),
+        "generation" => generation::generation(),
         "identifiers" => identifiers::identifiers(),
         "dentries" => tables::dentries(needed("COUNT")?),
         "inodes" => tables::inodes(),

@@ -24,6 +24,7 @@ mod devices;
 mod end;
 mod files;
 mod fill;
+mod generation;
 mod hog;
 mod hugetlb;
 mod identifiers;

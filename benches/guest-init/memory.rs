@@ -135,6 +135,23 @@ pub(crate) fn alloc() -> Outcome {
     Ok((wrong == 0 && pages > 0, fields))
 }
 
+/// Memory that a check holds, each page with its own value.
+pub(crate) struct Held(Vec<Vec<u8>>);
+
+impl Held {
+    /// So many chunks of it.
+    pub(crate) fn take(chunks: u64) -> Self {
+        Self((0..chunks).map(|index| chunk(index * u64::from(CHUNK_PAGES))).collect())
+    }
+
+    /// How many pages there are, and how many do not have their value any more.
+    pub(crate) fn look(&self) -> (u64, usize) {
+        let values: Vec<u64> = self.0.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of).collect();
+        let pages = values.len() as u64;
+        (pages, (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count())
+    }
+}
+
 /// What stays untouched: twice what the kernel keeps for itself in all zones, the table of our own pages, and 4 MiB for
 /// everything else.
 fn reserve_kib() -> Result<u64, String> {

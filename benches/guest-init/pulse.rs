@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A guest that is never at rest: it watches its clock, and writes to a disk and reads it back, until somebody writes `stop` to the
-//! disk's last block from outside. Whoever pauses the VM meanwhile wants to know what it made of that.
+//! A guest that is never at rest: it watches its clock, holds memory, and writes to a disk and reads it back, until somebody writes
+//! `stop` to the disk's last block from outside. Whoever pauses the VM meanwhile wants to know what it made of that.
 
 use std::fs::File;
 use std::io;
@@ -13,11 +13,15 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::devices::{BLOCK, size};
+use crate::memory::Held;
 use crate::outcome::Outcome;
 use crate::report;
 
 /// What is no scheduler's doing.
 const JUMP: Duration = Duration::from_millis(50);
+
+/// Chunks of memory that are held meanwhile.
+const HELD_CHUNKS: u64 = 4;
 
 /// Jumps that are told one by one.
 const EACH_MAX: usize = 4096;
@@ -32,6 +36,7 @@ pub(crate) fn pulse(device: &str) -> Outcome {
     let blocks = (size(device)? / BLOCK as u64).saturating_sub(1);
     let disk = File::options().read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(device);
     let disk = disk.map_err(failed)?;
+    let held = Held::take(HELD_CHUNKS);
     report::print(&json!({ "check": "pulse", "begun": blocks > 0 }));
     let stop = AtomicBool::new(blocks == 0);
     let (clock, written) = thread::scope(|scope| {
@@ -42,12 +47,13 @@ pub(crate) fn pulse(device: &str) -> Outcome {
     });
     let (writes, wrong) = written.map_err(failed)?;
     let clock = clock.map_err(|_| "the clock's thread panicked".to_owned())?;
+    let (pages, lost) = held.look();
     let report = json!({
-        "writes": writes, "wrong": wrong, "looks": clock.looks, "backwards": clock.backwards, "jumps": clock.jumps,
-        "jumped_ns": clock.jumped.as_nanos(),
+        "writes": writes, "wrong": wrong, "pages": pages, "lost": lost, "looks": clock.looks,
+        "backwards": clock.backwards, "jumps": clock.jumps, "jumped_ns": clock.jumped.as_nanos(),
         "each": clock.each.iter().map(|pair| pair.map(|time| time.as_nanos())).collect::<Vec<_>>(),
     });
-    Ok((writes > 0 && wrong == 0 && clock.backwards == 0, report))
+    Ok((writes > 0 && wrong == 0 && lost == 0 && clock.backwards == 0, report))
 }
 
 /// Writes and reads back block after block; how many, and how many were not what was written.

@@ -19,6 +19,7 @@ mod vm {
     pub(crate) mod packages;
     pub(crate) mod power;
     pub(crate) mod service;
+    pub(crate) mod snapshot;
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         vm::boots::TESTS,
         vm::api::TESTS,
         vm::endings::TESTS,
+        vm::snapshot::TESTS,
         vm::devices::TESTS,
         vm::jail::TESTS,
         vm::handoff::TESTS,

@@ -85,6 +85,8 @@ pub const PORT_RESET: Range<u64> = 0x604..0x605;
 
 /// The serial port.
 pub const GSI_SERIAL: u32 = 4;
+/// The generic event device: the VM generation ID is another one.
+pub const GSI_GENERATION: u32 = 5;
 /// The generic event device: the power button.
 pub const GSI_POWER_BUTTON: u32 = 9;
 /// virtio-mmio device `i` has line `GSI_VIRTIO.start + i`.

@@ -32,6 +32,7 @@ pub mod probe;
 pub mod run;
 pub mod sandbox;
 pub mod signals;
+pub mod state;
 pub mod stdio;
 pub mod timeline;
 pub mod vcpu;

@@ -14,7 +14,7 @@ use flatboot::config::{ConfigError, VmConfig};
 use flatboot::inherited;
 use flatboot::keeper::{self, Kept};
 use flatboot::observe::log;
-use flatboot::run::{self, Outcome, RunError};
+use flatboot::run::{self, First, Outcome, RunError};
 use flatboot::sandbox::Seccomp;
 
 fn main() -> ExitCode {
@@ -87,7 +87,7 @@ fn typed(error: &dyn Error, usage: bool) -> Refusal {
 fn run_verb(args: RunArgs, zero: Instant) -> ExitCode {
     let (outside, seccomp) = (args.outside.clone(), args.process.seccomp);
     let is_typed = args.config.is_none();
-    let vm = match args.vm() {
+    let vm = match args.first() {
         Ok(vm) => vm,
         Err(NoVm::Typed(error)) => return refuse(typed(&error, error.is_usage())),
         Err(error) => return refuse((chain(&error), false)),
@@ -97,8 +97,8 @@ fn run_verb(args: RunArgs, zero: Instant) -> ExitCode {
 }
 
 /// A VM that is to start again has a process of its own each time, unless this one serves requests.
-fn run_or_keep(vm: VmConfig, outside: OutsideArgs, seccomp: Seccomp, zero: Instant) -> Result<ExitCode, Failure> {
-    if !vm.restart_on_reset() || outside.api_socket.is_some() || keeper::is_kept() {
+fn run_or_keep(vm: First, outside: OutsideArgs, seccomp: Seccomp, zero: Instant) -> Result<ExitCode, Failure> {
+    if !vm.restarts() || outside.api_socket.is_some() || keeper::is_kept() {
         return serve(Some(vm), outside, seccomp, zero);
     }
     Ok(match keeper::keep() {
@@ -109,7 +109,7 @@ fn run_or_keep(vm: VmConfig, outside: OutsideArgs, seccomp: Seccomp, zero: Insta
 }
 
 /// Runs `vm`, or what somebody asks for.
-fn serve(vm: Option<VmConfig>, outside: OutsideArgs, seccomp: Seccomp, zero: Instant) -> Result<ExitCode, Failure> {
+fn serve(vm: Option<First>, outside: OutsideArgs, seccomp: Seccomp, zero: Instant) -> Result<ExitCode, Failure> {
     let outside = outside.open().map_err(Failure::Options)?;
     let outcome = run::run(vm, outside, seccomp, zero).map_err(Failure::Vm)?;
     Ok(match outcome {

@@ -4,6 +4,8 @@
 use std::io;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::api::{Api, ApiError, Listen};
 use crate::config::{ConfigError, VmConfig};
 use crate::devices::terminal;
@@ -13,7 +15,7 @@ use crate::keeper;
 use crate::probe::{self, ProbeError};
 use crate::sandbox::{self, Jail, JailError, Kind, Seccomp};
 use crate::stdio;
-use crate::vmm::{Origin, Over, Restart, TimelineError, Vmm, VmmError, Zero};
+use crate::vmm::{self, Origin, Over, Restart, Restore, TimelineError, Vmm, VmmError, Zero};
 
 /// Why there is no ending to report.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,27 @@ impl RunError {
     }
 }
 
+/// The VM that is to run first.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum First {
+    /// One that starts.
+    Boot(VmConfig),
+    /// One that goes on from a snapshot; if its guest has reset since, it starts.
+    Restore(Restore),
+}
+
+impl First {
+    /// Whether it is to start again when its guest resets; one that is restored, if that has been said again.
+    #[must_use]
+    pub fn restarts(&self) -> bool {
+        match self {
+            Self::Boot(vm) => vm.restart_on_reset(),
+            Self::Restore(restore) => restore.sections.get("restart_on_reset") == Some(&Value::Bool(true)),
+        }
+    }
+}
+
 /// Who else has a say in what happens, and who watches.
 #[derive(Debug, Default)]
 pub struct Outside {
@@ -76,12 +99,7 @@ pub struct Outcome {
 
 /// Runs the VM to its end, or serves until there is nothing more to serve: then there may be no outcome. Threads are in a jail by
 /// `seccomp`. `zero` is when this process began to execute.
-pub fn run(
-    vm: Option<VmConfig>,
-    outside: Outside,
-    seccomp: Seccomp,
-    zero: Instant,
-) -> Result<Option<Outcome>, RunError> {
+pub fn run(vm: Option<First>, outside: Outside, seccomp: Seccomp, zero: Instant) -> Result<Option<Outcome>, RunError> {
     // The first of all: what is to come reads files that others have made.
     sandbox::harden()?;
     let jail = Jail::new(seccomp, terminal::restore)?;
@@ -105,7 +123,7 @@ fn watched(file: Option<std::fs::File>, jail: &Jail, zero: Instant) -> Result<(E
 }
 
 fn with_events(
-    vm: Option<VmConfig>,
+    vm: Option<First>,
     listen: Option<Listen>,
     (events, jail): (&Events, Jail),
     zero: Instant,
@@ -148,11 +166,18 @@ fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail, starts: bool) -> Result<Api
 }
 
 /// Starts `vm`, if there is one already, and stays until there is nothing more to do.
-fn own(mut vmm: Vmm, vm: Option<VmConfig>, origin: Origin) -> Result<Option<Over>, VmmError> {
-    if let Some(vm) = vm {
-        let again = origin.again && vm.restart_on_reset();
-        vmm.create(vm)?;
-        vmm.boot(Origin { again, ..origin })?;
+fn own(mut vmm: Vmm, vm: Option<First>, origin: Origin) -> Result<Option<Over>, VmmError> {
+    match vm {
+        None => {}
+        Some(First::Restore(restore)) if !origin.again => vmm.restore(restore, origin.zero)?,
+        Some(First::Restore(restore)) => boot(&mut vmm, vmm::configuration(restore)?, origin)?,
+        Some(First::Boot(vm)) => boot(&mut vmm, vm, origin)?,
     }
     vmm.serve()
+}
+
+fn boot(vmm: &mut Vmm, vm: VmConfig, origin: Origin) -> Result<(), VmmError> {
+    let again = origin.again && vm.restart_on_reset();
+    vmm.create(vm)?;
+    vmm.boot(Origin { again, ..origin })
 }

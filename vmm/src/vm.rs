@@ -2,6 +2,8 @@
 //! The VM as KVM knows it: memory slots, interrupt controllers, and what every vCPU is made from.
 #![expect(unsafe_code, reason = "KVM_SET_USER_MEMORY_REGION hands our mappings to the kernel")]
 
+pub mod saved;
+
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,6 +21,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::bits::{index, low32};
 use crate::cpu::cpuid::{self, Basis};
+use crate::cpu::model::{self, ModelError};
 use crate::cpu::registers;
 use crate::cpu::topology::CpuTopology;
 use crate::devices::ioapic::{self, Message, PINS};
@@ -27,6 +30,7 @@ use crate::generation::{self, GenerationError};
 use crate::layout;
 use crate::memory::{AddressWidth, GuestMemory, Region};
 use crate::numa::Nodes;
+use crate::state::MachineState;
 
 const BOOT: Field = Field::of("cpus", "boot_vcpus");
 const TOPOLOGY: Field = Field::of("cpus", "topology");
@@ -102,9 +106,18 @@ pub enum VmError {
     /// The CPUID table is larger than KVM takes.
     #[error("KVM: CPUID table too large")]
     Cpuid(#[source] vmm_sys_util::fam::Error),
+    /// A guest that was saved cannot be on this processor.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// It has seen a timer that is not here.
+    #[error("its guest has the TSC deadline timer: this host's KVM does not have it")]
+    Deadline,
+    /// What was saved is of another machine than its configuration describes.
+    #[error("its interrupt controllers are those of another number of vCPUs: must be those of its configuration")]
+    Controllers,
 }
 
-fn ioctl(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> VmError {
+pub(crate) fn ioctl(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> VmError {
     move |e| VmError::Ioctl { call, source: io::Error::from_raw_os_error(e.errno()) }
 }
 
@@ -168,22 +181,24 @@ pub enum Start {
     Kernel(u64),
     /// Where a processor starts, in real mode, 16 bytes below 4 GiB.
     ResetVector,
+    /// Where it was.
+    Saved,
 }
 
 impl Vm {
     /// Creates the VM and gives it every region of `memory` as a memory slot.
     /// `cpus` is how many vCPUs there will be, in groups, and `nodes` which nodes they are on; `nested` says whether the guest may run
-    /// VMs of its own.
+    /// VMs of its own. A guest that was `saved` finds the processor that it had.
     pub fn create(
         kvm: &Kvm,
         memory: &GuestMemory,
         cpus: CpuTopology,
         nodes: &Nodes,
         nested: bool,
+        saved: Option<&MachineState>,
     ) -> Result<Self, VmError> {
         check_vcpus(kvm, cpus)?;
-        let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
-        let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
+        let (cpuid, tsc_deadline) = processor(kvm, saved)?;
         let fd = create(kvm).map_err(ioctl("KVM_CREATE_VM"))?;
         // Both before the first vCPU (Documentation/virt/kvm/api.rst, 4.40 and 4.41): Intel's real mode needs them.
         fd.set_identity_map_address(layout::KVM_IDENTITY_MAP.start).map_err(ioctl("KVM_SET_IDENTITY_MAP_ADDR"))?;
@@ -220,10 +235,13 @@ impl Vm {
         Ok(())
     }
 
-    /// Makes vCPU `index` with its CPUID and model-specific registers.
-    pub fn create_vcpu(&self, index: u16) -> Result<VcpuFd, VmError> {
+    /// Makes vCPU `index` with its CPUID and model-specific registers. Its TSC is as fast as one that was saved, or as KVM likes.
+    pub fn create_vcpu(&self, index: u16, tsc_khz: Option<u32>) -> Result<VcpuFd, VmError> {
         let id = self.basis.cpus.apic_id(index);
         let vcpu = self.fd.create_vcpu(u64::from(id)).map_err(ioctl("KVM_CREATE_VCPU"))?;
+        if let Some(khz) = tsc_khz.filter(|khz| vcpu.get_tsc_khz() != Ok(*khz)) {
+            vcpu.set_tsc_khz(khz).map_err(ioctl("KVM_SET_TSC_KHZ"))?;
+        }
         let basis = Basis { tsc_khz: vcpu.get_tsc_khz().ok().filter(|khz| *khz > 0), ..self.basis };
         let table = cpuid::for_vcpu(&self.cpuid, index, basis).map_err(VmError::Cpuid)?;
         vcpu.set_cpuid2(&table).map_err(ioctl("KVM_SET_CPUID2"))?;
@@ -253,6 +271,19 @@ impl Vm {
     pub fn connect_doorbell(&self, event: &EventFd, address: u64, value: u32) -> Result<(), VmError> {
         self.fd.register_ioevent(event, &IoEventAddress::Mmio(address), value).map_err(ioctl("KVM_IOEVENTFD"))
     }
+}
+
+/// What processor the guest finds: the CPUID table that KVM supports, or the one that was saved, and whether it has the TSC deadline
+/// timer.
+fn processor(kvm: &Kvm, saved: Option<&MachineState>) -> Result<(CpuId, bool), VmError> {
+    let here = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
+    let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
+    let Some(saved) = saved else { return Ok((here, tsc_deadline)) };
+    model::check(&saved.cpuid, here.as_slice())?;
+    if saved.tsc_deadline && !tsc_deadline {
+        return Err(VmError::Deadline);
+    }
+    Ok((CpuId::from_entries(&saved.cpuid).map_err(VmError::Cpuid)?, saved.tsc_deadline))
 }
 
 /// The way to KVM's routes. Fields are dropped in this order, as those of [`Vm`] are.
@@ -321,8 +352,8 @@ fn enter_x2apic(vcpu: &VcpuFd) -> Result<(), VmError> {
 pub fn set_start(vcpu: &VcpuFd, start: Start) -> Result<(), VmError> {
     match start {
         Start::Kernel(entry) => set_boot_registers(vcpu, entry),
-        // KVM has made it so.
-        Start::ResetVector => Ok(()),
+        // KVM has made it so, or the vCPU is what was saved.
+        Start::ResetVector | Start::Saved => Ok(()),
     }
 }
 

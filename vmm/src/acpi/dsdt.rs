@@ -13,6 +13,8 @@ use crate::bits::{low16, low32};
 use crate::devices::power;
 use crate::layout;
 
+/// Value that a VM generation ID notifies its driver with: the number is another one.
+const NUMBER_CHANGED: u8 = 0x80;
 /// Value that a power button notifies its driver with (ACPI 6.5, section 4.8.3.1).
 const BUTTON_PRESSED: u8 = 0x80;
 
@@ -29,6 +31,7 @@ pub(super) fn build(machine: &Machine<'_>) -> Sdt {
     pvpanic(&mut aml);
     power_button(&mut aml);
     generation(&mut aml);
+    events(&mut aml);
     let five = power::SLEEP_TYPE_S5;
     Name::new("_S5_".into(), &Package::new(vec![&five, &five, &ZERO, &ZERO])).to_aml_bytes(&mut aml);
     let mut table = Sdt::new(*b"DSDT", HEADER, 6, OEM_ID, OEM_TABLE_ID, OEM_REVISION);
@@ -119,7 +122,6 @@ fn generation(aml: &mut Vec<u8>) {
     );
 }
 
-/// The power button and the generic event device (ACPI 6.5, section 5.6.9) whose line says that it was pressed.
 fn power_button(aml: &mut Vec<u8>) {
     in_system_bus(
         &Device::new(
@@ -128,18 +130,24 @@ fn power_button(aml: &mut Vec<u8>) {
         ),
         aml,
     );
-    let line = edge(layout::GSI_POWER_BUTTON);
-    let button = Path::new("\\_SB_.PWRB");
-    let notify = Notify::new(&button, &BUTTON_PRESSED);
-    let gsi = layout::GSI_POWER_BUTTON;
+}
+
+/// The generic event device (ACPI 6.5, section 5.6.9): each of its lines says that something has happened to another device.
+fn events(aml: &mut Vec<u8>) {
+    let (button, number) = (layout::GSI_POWER_BUTTON, layout::GSI_GENERATION);
+    let (pressed, changed) = (Path::new("\\_SB_.PWRB"), Path::new("\\_SB_.VGEN"));
+    let pressed = Notify::new(&pressed, &BUTTON_PRESSED);
+    let changed = Notify::new(&changed, &NUMBER_CHANGED);
+    let (of_button, of_number) = (Equal::new(&Arg(0), &button), Equal::new(&Arg(0), &number));
+    let (press, change) = (If::new(&of_button, vec![&pressed]), If::new(&of_number, vec![&changed]));
     in_system_bus(
         &Device::new(
             "GED_".into(),
             vec![
                 &Name::new("_HID".into(), &"ACPI0013"),
                 &Name::new("_UID".into(), &ZERO),
-                &Name::new("_CRS".into(), &ResourceTemplate::new(vec![&line])),
-                &Method::new("_EVT".into(), 1, true, vec![&If::new(&Equal::new(&Arg(0), &gsi), vec![&notify])]),
+                &Name::new("_CRS".into(), &ResourceTemplate::new(vec![&edge(number), &edge(button)])),
+                &Method::new("_EVT".into(), 1, true, vec![&press, &change]),
             ],
         ),
         aml,

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a path and a verb to what is asked for.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use hyper::Method;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::answer::Refusal;
 use super::stream::{DESCRIPTORS_MAX, Handed};
 use crate::config::{DiskOption, NetOption, VmConfig, VsockOption, of_body};
-use crate::vmm::Call;
+use crate::vmm::{Call, Restore};
 
 /// What all paths begin with.
 const ROOT: &str = "/api/v1/";
 
 /// What Cloud Hypervisor can do and flatboot cannot.
-const MISSING: [&str; 13] = [
+const MISSING: [&str; 11] = [
     "vm.add-device",
     "vm.add-fs",
     "vm.add-generic-vhost-user",
@@ -26,9 +28,7 @@ const MISSING: [&str; 13] = [
     "vm.nmi",
     "vm.receive-migration",
     "vm.resize-zone",
-    "vm.restore",
     "vm.send-migration",
-    "vm.snapshot",
 ];
 
 /// What is asked for.
@@ -54,6 +54,31 @@ pub(super) enum Route {
     RemoveDevice,
     /// A disk's size, with its name in the body.
     ResizeDisk,
+    /// A snapshot, with its place in the body.
+    Snapshot,
+    /// A VM that goes on from one, described by the body.
+    Restore,
+}
+
+/// The body of vm.snapshot.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Snapshot {
+    destination_url: String,
+}
+
+/// The body of vm.restore.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RestoreBody {
+    source_url: String,
+    #[serde(default)]
+    prefault: bool,
+    #[serde(default)]
+    resume: bool,
+    /// Sections of its configuration that are to be other ones.
+    #[serde(default)]
+    config: Map<String, Value>,
 }
 
 /// The body of vm.remove-device.
@@ -95,6 +120,8 @@ impl Route {
             "vm.resize" => (Self::Resize, Method::PUT),
             "vm.remove-device" => (Self::RemoveDevice, Method::PUT),
             "vm.resize-disk" => (Self::ResizeDisk, Method::PUT),
+            "vm.snapshot" => (Self::Snapshot, Method::PUT),
+            "vm.restore" => (Self::Restore, Method::PUT),
             _ if MISSING.contains(&name) => return Err(Refusal::not_implemented(name)),
             _ => return Err(Refusal::not_found(path)),
         };
@@ -121,8 +148,25 @@ impl Route {
                 let ResizeDisk { id, desired_size: size } = of_body(body).map_err(Refusal::body("vm.resize-disk"))?;
                 Call::ResizeDisk { id, size }
             }
+            Self::Snapshot => {
+                let Snapshot { destination_url } = of_body(body).map_err(Refusal::body("vm.snapshot"))?;
+                let path = path_of("destination_url", &destination_url).map_err(Refusal::body("vm.snapshot"))?;
+                Call::Snapshot(path)
+            }
+            Self::Restore => {
+                let RestoreBody { source_url, prefault, resume, config: sections } =
+                    of_body(body).map_err(Refusal::body("vm.restore"))?;
+                let path = path_of("source_url", &source_url).map_err(Refusal::body("vm.restore"))?;
+                Call::Restore(Box::new(Restore { path, prefault, resume, sections }))
+            }
         }))
     }
+}
+
+/// The path in a URL of a directory of this host. As Cloud Hypervisor has it, nothing in it is escaped.
+fn path_of(field: &str, url: &str) -> Result<PathBuf, String> {
+    let path = url.strip_prefix("file://").map(PathBuf::from).filter(|path| path.is_absolute());
+    path.ok_or_else(|| format!("{field}={url}: must be file:// and the absolute path of a directory"))
 }
 
 fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {

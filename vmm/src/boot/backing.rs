@@ -3,9 +3,14 @@
 
 use std::sync::Arc;
 
+use vm_memory::GuestMemoryBackend;
+
+use super::error::{BootError, RestoreError};
 use crate::memory::guest::{self, MapError};
 use crate::memory::prefault::{self, PrefaultError, Prefaulting};
-use crate::memory::{GuestMemory, MemoryPlan};
+use crate::memory::touched::Pagemap;
+use crate::memory::{GuestMemory, HostPages, MemoryPlan, Prefault};
+use crate::state::image::ImageError;
 use crate::timeline::Timeline;
 
 /// Maps memory; huge pages are asked for before any page of it is there.
@@ -18,6 +23,22 @@ pub(super) fn map(plan: &MemoryPlan) -> Result<GuestMemory, MapError> {
         }
     }
     Ok(memory)
+}
+
+/// Begins to bring what a VM is restored from into the host's memory: each page that is not zero becomes the guest's own.
+pub(super) fn prefault_image(memory: &GuestMemory, timeline: &Arc<Timeline>) -> Result<Prefaulting, BootError> {
+    let pagemap = Pagemap::open().map_err(ImageError::Io).map_err(RestoreError::Image)?;
+    let mut ranges = Vec::new();
+    for region in memory.iter() {
+        let add = |range| {
+            ranges.push(range);
+            Ok(())
+        };
+        pagemap.visit(region, add).map_err(RestoreError::Image)?;
+    }
+    let timeline = Arc::clone(timeline);
+    let done = move || timeline.phase("memory prefaulted");
+    Ok(prefault::start(memory, &ranges, HostPages::Base, Prefault::All, done)?)
 }
 
 /// Begins to back what must be there before the guest runs.

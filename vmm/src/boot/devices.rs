@@ -71,6 +71,8 @@ pub struct Handles {
     pub disks: Vec<(String, Arc<Resizer>)>,
     /// Presses the power button.
     pub power_button: EventFd,
+    /// Says that the VM generation ID is another one.
+    pub generation: EventFd,
     /// The pseudo terminal at the virtio console.
     pub pty: Option<PathBuf>,
     /// By which the guest is asked for memory.
@@ -112,11 +114,17 @@ impl Devices {
             workers.extend(lanes.into_iter().enumerate().map(|(lane, worker)| (name(lane), worker)));
         }
 
-        let power_button = line(vm, layout::GSI_POWER_BUTTON)?;
+        let (power_button, generation) = (line(vm, layout::GSI_POWER_BUTTON)?, line(vm, layout::GSI_GENERATION)?);
         let running = Workers::default();
-        let handles = Handles { workers: running, terminal: None, sockets, disks, power_button, pty, balloon };
+        let handles =
+            Handles { workers: running, terminal: None, sockets, disks, power_button, generation, pty, balloon };
         let backends = Backends { workers, serial, handles };
         Ok(Self { buses: Buses { ports, mmio }, virtio: virtio_devices, counters, backends })
+    }
+
+    /// None of their threads works before it is told to go on.
+    pub(super) fn rest_first(&self) {
+        self.backends.workers.iter().for_each(|(_, worker)| worker.rest_first());
     }
 
     /// Adds what firmware asks about the machine, and starts its thread.

@@ -4,14 +4,18 @@
 use super::load::LoadError;
 use super::wiring::DevicesError;
 use crate::config::FileError;
+use crate::devices::bus::AtAddress;
 use crate::devices::running::WorkerError;
 use crate::firmware::FirmwareError;
 use crate::kernel::KernelError;
+use crate::layout;
 use crate::memory::PlanError;
 use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
 use crate::sandbox::JailError;
+use crate::state::Mismatch;
+use crate::state::image::ImageError;
 use crate::vcpu::VcpuError;
 use crate::vm::VmError;
 
@@ -47,4 +51,32 @@ pub enum BootError {
     Jail(#[from] JailError),
     #[error("signals cannot be handled")]
     Signals(#[source] std::io::Error),
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+}
+
+/// Why what was saved cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The state is of a VM that its own configuration does not describe.
+    #[error("{what} is not what its configuration gives")]
+    Inconsistent {
+        /// What of it.
+        what: &'static str,
+    },
+    /// A device is another one.
+    #[error("{}: {}", device(.0.address), .0.source)]
+    Device(AtAddress<Mismatch>),
+    /// The content of memory.
+    #[error("memory")]
+    Image(#[from] ImageError),
+}
+
+/// What is at `address`, as threads and logs have it.
+fn device(address: u64) -> String {
+    if layout::VIRTIO_MMIO.contains(&address) {
+        let slot = (address - layout::VIRTIO_MMIO.start) / layout::VIRTIO_MMIO_STRIDE;
+        return format!("virtio{slot}");
+    }
+    if layout::PORT_SERIAL.contains(&address) { "serial".to_owned() } else { format!("{address:#x}") }
 }

@@ -8,6 +8,8 @@ mod error;
 mod load;
 mod payload;
 mod platform;
+mod restore;
+mod running;
 mod serial;
 mod vcpus;
 mod virtio;
@@ -16,15 +18,12 @@ mod wiring;
 use std::io;
 use std::sync::Arc;
 
-use kvm_ioctls::Kvm;
-
 use crate::config::{Config, Payload};
 use crate::cpu::topology::CpuTopology;
 use crate::devices::terminal;
 use crate::memory::host::Host;
 use crate::memory::{AddressWidth, MemoryPlan, PlanInput, fault};
 use crate::observe::counters::Counters;
-use crate::vcpu::Threads;
 use crate::vm::{self, Vm};
 use devices::Devices;
 use payload::Inspected;
@@ -32,20 +31,9 @@ use platform::Platform;
 
 pub use devices::Handles;
 pub use entry::{Context, Entry};
-pub use error::BootError;
-
-/// A VM whose vCPUs run.
-#[derive(Debug)]
-pub struct RunningVm {
-    /// The threads of its vCPUs.
-    pub vcpus: Threads,
-    /// What it has beside them.
-    pub devices: Handles,
-    /// What vCPUs and devices have done.
-    pub counters: Arc<Counters>,
-    /// For whoever wants to know, once KVM has failed, whether it works at all, and can open it no more.
-    pub kvm: Kvm,
-}
+pub use error::{BootError, RestoreError};
+pub use restore::{Origin, restore};
+pub use running::RunningVm;
 
 /// Boots the VM that `config` describes, until its vCPUs run. `ready` is called when nothing takes long any more.
 ///
@@ -75,7 +63,7 @@ pub fn boot(
     // Before anybody touches it.
     fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
     timeline.phase("memory mapped");
-    let mut vm = Vm::create(&kvm, &memory, config.cpus.topology, &config.nodes, config.cpus.nested)?;
+    let mut vm = Vm::create(&kvm, &memory, config.cpus.topology, &config.nodes, config.cpus.nested, None)?;
     timeline.phase("VM created");
     let mut devices = Devices::build(&mut config, payload.kind(), &vm, &memory, timeline)?;
     timeline.phase("devices built");
@@ -83,7 +71,7 @@ pub fn boot(
     payload.install(platform, &kvm, &mut vm, &mut devices, context)?;
 
     let counters = Arc::new(Counters::new(config.cpus.boot.get(), devices.counters));
-    let mut vcpus = vcpus::start(vm, devices.buses, &counters, platform, context)?;
+    let (shared, mut vcpus) = vcpus::start(vm, devices.buses, &counters, platform, context, None)?;
     timeline.phase("vCPU threads started");
     let prefaulting = backing::prefault(&plan, &memory, timeline)?;
     let backends = devices.backends.start(context)?;
@@ -96,7 +84,7 @@ pub fn boot(
     context.close(&devices.sockets)?;
     let vcpus = vcpus.release(start)?;
     timeline.phase("every vCPU ready");
-    Ok(RunningVm { vcpus, devices, counters, kvm })
+    Ok(RunningVm { vcpus, devices, counters, shared, kvm })
 }
 
 /// Finds what of a boot can be wrong with what runs, on as many `cpus`, and with its memory, as long as nothing of it is there. The

@@ -24,6 +24,8 @@ pub(super) enum Inspected<'a> {
     Kernel { config: &'a KernelConfig, image: kernel::Image },
     /// Firmware, and the kernel that it can fetch, with the length of its setup part.
     Firmware { image: firmware::Image<'a>, kernel: Option<(&'a KernelConfig, u64)> },
+    /// None: the VM goes on with what is in its memory.
+    Saved,
 }
 
 impl<'a> Inspected<'a> {
@@ -40,6 +42,7 @@ impl<'a> Inspected<'a> {
                 let kernel = firmware.kernel.as_ref().map(fetched).transpose();
                 Ok(Self::Firmware { image, kernel: kernel.map_err(|error: KernelError| BootError::Kernel(error))? })
             }
+            Payload::Saved => Ok(Self::Saved),
         }
     }
 
@@ -48,6 +51,7 @@ impl<'a> Inspected<'a> {
         match self {
             Self::Kernel { .. } => "kernel image checked",
             Self::Firmware { .. } => "firmware image checked",
+            Self::Saved => "state checked",
         }
     }
 
@@ -59,6 +63,7 @@ impl<'a> Inspected<'a> {
                 PayloadKind::Kernel { image: Some(image.footprint()), initramfs }
             }
             Self::Firmware { .. } => PayloadKind::Firmware,
+            Self::Saved => PayloadKind::Kernel { image: None, initramfs: None },
         }
     }
 
@@ -82,7 +87,11 @@ impl<'a> Inspected<'a> {
 
     /// Loads a kernel and what it reads before it owns its memory. Where the boot CPU starts is returned.
     pub(super) fn load(self, platform: Platform<'_>, timeline: &Timeline) -> Result<Start, BootError> {
-        let Self::Kernel { config: kernel, mut image } = self else { return Ok(Start::ResetVector) };
+        let (kernel, mut image) = match self {
+            Self::Kernel { config, image } => (config, image),
+            Self::Firmware { .. } => return Ok(Start::ResetVector),
+            Self::Saved => return Ok(Start::Saved),
+        };
         let Platform { config, plan, memory, .. } = platform;
         image.load(memory)?;
         load::initramfs(memory, kernel.initramfs.as_ref(), plan.initramfs())?;

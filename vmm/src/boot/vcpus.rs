@@ -8,18 +8,19 @@ use super::entry::Context;
 use super::platform::Platform;
 use crate::memory::GpaRange;
 use crate::observe::counters::Counters;
-use crate::vcpu::{self, Shared, Task, VcpuError, Waiting};
+use crate::vcpu::{self, Saved, Shared, Task, VcpuError, Waiting};
 use crate::vm::Vm;
 
-/// Starts the threads, which back memory until the boot CPU may start.
+/// Starts the threads, which back memory until the boot CPU may start; or make their vCPUs what was `saved`, and rest.
 pub(super) fn start(
     vm: Vm,
     Buses { ports, mmio }: Buses,
     counters: &Arc<Counters>,
     platform: Platform<'_>,
     context: &Context,
-) -> Result<Waiting, VcpuError> {
-    let shared = Shared {
+    saved: Option<Saved>,
+) -> Result<(Arc<Shared>, Waiting), VcpuError> {
+    let shared = Arc::new(Shared {
         vm,
         memory: platform.memory.clone(),
         ports,
@@ -28,8 +29,16 @@ pub(super) fn start(
         counters: Arc::clone(counters),
         jail: context.jail.clone(),
         timeline: Arc::clone(&context.timeline),
-    };
-    vcpu::start(&Arc::new(shared), tasks(platform))
+    });
+    // What was saved has its pages where it has them.
+    let tasks = if saved.is_some() { idle(platform) } else { tasks(platform) };
+    let waiting = vcpu::start(&shared, tasks, saved)?;
+    Ok((shared, waiting))
+}
+
+/// Where each vCPU's thread runs, and nothing for it to do there.
+fn idle(Platform { config, .. }: Platform<'_>) -> Vec<Task> {
+    config.cpus.affinities().map(|affinity| Task { affinity, ..Task::default() }).collect()
 }
 
 /// Where each vCPU's thread runs, and what it backs there: memory of the guest's node that the vCPU is on. Threads that run anywhere

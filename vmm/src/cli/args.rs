@@ -5,13 +5,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::exit::ExitStatus;
 use super::outside::OutsideArgs;
 use super::process::ProcessArgs;
-use crate::config::{ConfigError, RawConfig, ReadError, ShapeArgs, VmConfig};
+use crate::config::{ConfigError, OptionError, Options, RawConfig, ReadError, ShapeArgs, VmConfig};
+use crate::field::Field;
 use crate::memory::Foreign;
+use crate::run::First;
+use crate::vmm::Restore;
+
+const RESTORE: Field = Field::section("restore");
 
 // No line of these is wider than 80 columns: clap would break it.
 const EXAMPLES: &str = "\
@@ -35,6 +41,9 @@ Examples:
 
   flatboot --api-socket path=/run/vm.sock
       Wait for requests of Cloud Hypervisor's API; vm.create creates a VM.
+
+  flatboot run --restore /var/lib/vm/snapshot --serial file=console
+      The VM that vm.snapshot of that API has saved there goes on.
 
   flatboot map --memory size=256G
       The memory map and the hand-off that such a guest would get.
@@ -123,6 +132,36 @@ const VM_OPTIONS: [&str; 21] = [
     "shutdown_timeout",
 ];
 
+/// Of those, what a snapshot says once and for all.
+const SAVED_OPTIONS: [&str; 11] = [
+    "config",
+    "kernel",
+    "firmware",
+    "initramfs",
+    "cmdline",
+    "cpus",
+    "memory",
+    "memory_zones",
+    "numa",
+    "study",
+    "balloon",
+];
+
+/// And those that may be other ones than they were, with the sections that they are.
+const RENEWABLE_OPTIONS: [(&str, &str); 11] = [
+    ("disks", "disks"),
+    ("nets", "net"),
+    ("vsock", "vsock"),
+    ("rng", "rng"),
+    ("serial", "serial"),
+    ("serial_limit", "serial_limit"),
+    ("console", "console"),
+    ("timeline", "timeline"),
+    ("restart_on_reset", "restart_on_reset"),
+    ("landlock", "landlock_enable"),
+    ("shutdown_timeout", "shutdown_timeout"),
+];
+
 /// The arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -131,6 +170,18 @@ pub struct RunArgs {
     /// Missing fields have their defaults. Paths in it are relative to the current directory.
     #[arg(long, value_name = "FILE", conflicts_with_all = VM_OPTIONS)]
     pub config: Option<PathBuf>,
+
+    /// Go on from the snapshot in DIR, which vm.snapshot has written
+    ///
+    /// The VM is what it was. What other options give takes the place of what it had there: --disk (all of them, in their order),
+    /// --net, --vsock, --console, --serial, --rng and what is about this process. prefault=on reads its memory before it goes on
+    /// [off]. resume=off leaves it paused until vm.resume, for which --api-socket must be there [on].
+    #[arg(long, value_name = "DIR[,KEY=VALUE]...", conflicts_with_all = SAVED_OPTIONS)]
+    pub restore: Option<String>,
+
+    /// Those of `RENEWABLE_OPTIONS` that were typed, as sections.
+    #[arg(skip)]
+    pub given: Vec<&'static str>,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become the help's text")]
@@ -151,6 +202,9 @@ pub enum NoVm {
     /// The options.
     #[error(transparent)]
     Typed(#[from] ConfigError),
+    /// What the options are in JSON.
+    #[error("{0}")]
+    Words(String),
     /// The file, or what is in it.
     #[error("--config {}", path.display())]
     Read {
@@ -163,9 +217,41 @@ pub enum NoVm {
 
 impl RunArgs {
     /// The VM, whichever way it is described.
-    pub fn vm(self) -> Result<VmConfig, NoVm> {
-        let Some(path) = self.config else { return Ok(self.raw.try_into()?) };
-        VmConfig::read(&path).map_err(|source| NoVm::Read { path, source })
+    pub fn first(self) -> Result<First, NoVm> {
+        if let Some(text) = &self.restore {
+            return Ok(First::Restore(self.restored(text)?));
+        }
+        let Some(path) = self.config else { return Ok(First::Boot(self.raw.try_into()?)) };
+        VmConfig::read(&path).map(First::Boot).map_err(|source| NoVm::Read { path, source })
+    }
+
+    /// What `text` is to go on from, with what else was typed.
+    fn restored(&self, text: &str) -> Result<Restore, NoVm> {
+        let (path, rest) = text.split_once(',').unwrap_or((text, ""));
+        if path.is_empty() {
+            return Err(
+                ConfigError::from(OptionError::word(RESTORE, text, "must be the directory of a snapshot")).into()
+            );
+        }
+        let options = if rest.is_empty() {
+            Options::none(RESTORE)
+        } else {
+            Options::parse(RESTORE, rest, &["prefault", "resume"]).map_err(ConfigError::from)?
+        };
+        let switch = |key, default| options.switch(key, default).map_err(ConfigError::from);
+        let (prefault, resume) = (switch("prefault", false)?, switch("resume", true)?);
+        if !resume && self.outside.api_socket.is_none() {
+            let must = "resume=off: nobody could let the VM go on: must be with --api-socket";
+            return Err(ConfigError::from(OptionError::word(RESTORE, text, must)).into());
+        }
+        // A kernel has to be there for a whole configuration. It is not looked at.
+        let raw = RawConfig { kernel: Some("saved".into()), ..self.raw.clone() };
+        let mut sections = VmConfig::try_from(raw)?.sections(&self.given).map_err(NoVm::Words)?;
+        if self.outside.api_socket.is_none() {
+            // To start again takes a process that was started for it.
+            sections.entry("restart_on_reset").or_insert(false.into());
+        }
+        Ok(Restore { path: path.into(), prefault, resume, sections })
     }
 }
 
@@ -236,10 +322,17 @@ impl Cli {
 impl Cli {
     fn parse_arguments(arguments: &[OsString]) -> Result<Self, clap::Error> {
         // Of a VM that a file describes, a kernel is there, too.
-        let run = |run: clap::Command| run.mut_arg("kernel", |kernel| kernel.required_unless_present("config"));
+        let run = |run: clap::Command| {
+            run.mut_arg("kernel", |kernel| kernel.required_unless_present_any(["firmware", "config", "restore"]))
+        };
         let mut command = Self::command().mut_subcommand("run", run);
         let matches = command.try_get_matches_from_mut(arguments)?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        if let (Some(Verb::Run(run)), Some((_, matches))) = (&mut cli.verb, matches.subcommand()) {
+            let typed = |id: &&(&str, &str)| matches.value_source(id.0) == Some(ValueSource::CommandLine);
+            run.given = RENEWABLE_OPTIONS.iter().filter(typed).map(|(_, section)| *section).collect();
+        }
+        Ok(cli)
     }
 }
 
@@ -313,6 +406,48 @@ mod tests {
         let command = <RawConfig as Args>::augment_args(clap::Command::new("x"));
         let options: Vec<_> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
         assert_eq!(options, VM_OPTIONS);
+    }
+
+    #[test]
+    fn what_is_saved_stays_and_the_rest_is_taken() {
+        let first = |line: &str| {
+            let Ok(Cli { verb: Some(Verb::Run(run)), .. }) = parse(line) else { panic!("{line}") };
+            run.first().map_err(|error| error.to_string())
+        };
+        let Ok(First::Restore(restore)) = first("flatboot run --restore /a,prefault=on --serial null --disk path=b")
+        else {
+            panic!("no restore");
+        };
+        assert_eq!((restore.path, restore.prefault, restore.resume), ("/a".into(), true, true));
+        let sections: Vec<_> = restore.sections.keys().map(String::as_str).collect();
+        assert_eq!(sections, ["disks", "restart_on_reset", "serial"]);
+        for (line, expected) in [
+            ("flatboot run --restore ,prefault=on", "restore ,prefault=on: must be the directory of a snapshot"),
+            ("flatboot run --restore a,b=c", "restore b=c: there is no key b: must be one of prefault, resume"),
+            (
+                "flatboot run --restore a,resume=off",
+                "restore a,resume=off: resume=off: nobody could let the VM go on: must be with --api-socket",
+            ),
+        ] {
+            assert_eq!(first(line).unwrap_err(), expected, "{line}");
+        }
+        let error = parse("flatboot run --restore a --memory size=1G").unwrap_err();
+        assert!(matches!(error, NotACommand::Wrong(line) if line.contains("cannot be used with")));
+    }
+
+    #[test]
+    fn what_may_be_other_is_known_by_both_names() {
+        let mut sections: Vec<_> = RENEWABLE_OPTIONS.iter().map(|(_, section)| *section).collect();
+        sections.sort_unstable();
+        let mut known = crate::config::RENEWABLE;
+        known.sort_unstable();
+        assert_eq!(sections, known);
+        let mut all: Vec<_> = RENEWABLE_OPTIONS.iter().map(|(option, _)| *option).chain(SAVED_OPTIONS).collect();
+        all.retain(|option| *option != "config");
+        all.sort_unstable();
+        let mut options = VM_OPTIONS;
+        options.sort_unstable();
+        assert_eq!(all, options);
     }
 
     #[test]

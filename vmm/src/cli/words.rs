@@ -5,7 +5,7 @@
 use crate::field::{self, Field, Spelled};
 
 /// Sections, and fields that are options of their own or what an option is without a key.
-const OPTIONS: [(&str, &str); 29] = [
+const OPTIONS: [(&str, &str); 30] = [
     ("payload", "--kernel"),
     ("payload.kernel", "--kernel"),
     ("payload.firmware", "--firmware"),
@@ -36,6 +36,7 @@ const OPTIONS: [(&str, &str); 29] = [
     ("api_socket", "--api-socket"),
     ("event_monitor", "--event-monitor"),
     ("table", "--table"),
+    ("restore", "--restore"),
 ];
 
 /// Fields, and the keys that they are in the option of their section; the others are called the same.

@@ -101,9 +101,22 @@ impl TryFrom<VmConfig> for Config {
 impl Config {
     /// Opens the files: first those to read, last those to write. `leave` gets to know what a signal must not leave behind.
     pub fn open(vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
+        let payload = vm.open_payload()?;
+        Self::with(payload, vm, leave)
+    }
+
+    /// The same for a VM that goes on from what was saved, and needs neither kernel nor initramfs. What its guest said before is kept.
+    pub fn open_saved(vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
+        let mut config = Self::with(Payload::Saved, vm, leave)?;
+        if let SerialConfig::File(output) = &mut config.machine.serial {
+            output.append();
+        }
+        Ok(config)
+    }
+
+    fn with(payload: Payload, vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
         // That it is valid was seen when it was made.
         let (nodes, zones) = numa::resolved(&vm.numa, &vm.cpus, &vm.memory)?;
-        let payload = vm.open_payload()?;
         let VmConfig { cpus, memory, study, restart_on_reset, landlock_enable: landlock, .. } = vm;
         let hand_off = HandOff::open(&study)?;
         let disks = vm.disks.into_iter().enumerate();

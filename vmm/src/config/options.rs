@@ -38,7 +38,8 @@ pub enum OptionError {
 
 impl OptionError {
     /// That the text of `option` is none of the words it can be.
-    pub(crate) fn word(option: Field, text: &str, must: &str) -> Self {
+    #[must_use]
+    pub fn word(option: Field, text: &str, must: &str) -> Self {
         Self::Word { option, value: quoted_if_empty(text), must: must.to_owned() }
     }
 }

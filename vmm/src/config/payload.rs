@@ -49,6 +49,8 @@ pub enum Payload {
     Kernel(KernelConfig),
     /// Firmware, at the processor's reset vector.
     Firmware(FirmwareConfig),
+    /// What it ran when it was saved.
+    Saved,
 }
 
 /// A kernel and what it gets.
@@ -163,6 +165,7 @@ impl Payload {
         let (firmware, kernel) = match self {
             Self::Kernel(kernel) => (None, Some(kernel)),
             Self::Firmware(firmware) => (Some(&firmware.image), firmware.kernel.as_ref()),
+            Self::Saved => (None, None),
         };
         let firmware = firmware.into_iter().map(|image| (FIRMWARE, image));
         let kernel = kernel.into_iter().flat_map(|kernel| {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::state::{DeviceState, Mismatch, Placed};
+
 /// What a guest's write asks of the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestRequest {
@@ -32,6 +34,35 @@ pub trait BusDevice: Send {
     /// Takes what the guest writes at `offset`, little-endian.
     #[must_use]
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest>;
+
+    /// What it keeps of what the guest has told it, while nothing works; nothing if it keeps nothing.
+    fn save(&mut self) -> Result<Option<DeviceState>, Unsaved> {
+        Ok(None)
+    }
+
+    /// Makes it what was saved of one like it, before anything works.
+    fn restore(&mut self, _state: &DeviceState) -> Result<(), Mismatch> {
+        Err(Mismatch::Kind)
+    }
+
+    /// It has been restored, and so has all else: interrupts that were on their way may be lost, and so may be what the guest has
+    /// asked for last.
+    fn awake(&mut self) {}
+}
+
+/// Why a device cannot be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is being reset by its driver, which takes long: must be over")]
+pub struct Unsaved;
+
+/// What a device at an address of a bus cannot do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("device at {address:#x}")]
+pub struct AtAddress<E: std::error::Error + 'static> {
+    /// Where.
+    pub address: u64,
+    /// What.
+    pub source: E,
 }
 
 /// A device as buses share it.
@@ -54,12 +85,13 @@ pub enum BusError {
 }
 
 /// Devices by address. Built once, then shared read-only by the vCPU threads.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Bus {
     /// In address order, disjoint, none empty.
     slots: Vec<Slot>,
 }
 
+#[derive(Clone)]
 struct Slot {
     range: Range<u64>,
     device: SharedDevice,
@@ -118,6 +150,39 @@ impl Bus {
     pub fn write(&self, address: u64, data: &[u8]) -> Option<GuestRequest> {
         let (offset, device) = self.find(address, data.len())?;
         lock(device).write(offset, data)
+    }
+
+    /// What its devices keep, of those that keep anything.
+    pub fn save(&self) -> Result<Vec<Placed>, AtAddress<Unsaved>> {
+        let mut saved = Vec::new();
+        for Slot { range, device, .. } in &self.slots {
+            let address = range.start;
+            let state = lock(device).save().map_err(|source| AtAddress { address, source })?;
+            saved.extend(state.map(|state| Placed { address, state }));
+        }
+        Ok(saved)
+    }
+
+    /// Makes its devices what was saved of one like it: all that keep anything, and no others.
+    pub fn restore(&self, saved: &[Placed]) -> Result<(), AtAddress<Mismatch>> {
+        for Placed { address, state } in saved {
+            let wrong = |source| AtAddress { address: *address, source };
+            let slot = self.slots.iter().find(|slot| slot.range.start == *address).ok_or(wrong(Mismatch::Kind))?;
+            lock(&slot.device).restore(state).map_err(wrong)?;
+        }
+        for Slot { range, device, .. } in &self.slots {
+            let address = range.start;
+            let keeps = matches!(lock(device).save(), Ok(Some(_)));
+            if keeps && !saved.iter().any(|placed| placed.address == address) {
+                return Err(AtAddress { address, source: Mismatch::Kind });
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything has been restored.
+    pub fn awake(&self) {
+        self.slots.iter().for_each(|slot| lock(&slot.device).awake());
     }
 
     /// The device whose range holds all of `address..address + width`, or of a stream its start, and the offset in that range.

@@ -5,8 +5,9 @@
 //! use when they are told to (`KVM_FEATURE_MSI_EXT_DEST_ID`; Linux, `arch/x86/include/asm/io_apic.h`). All lines of the machine are
 //! edges, so nothing is kept of an interrupt: what comes while its pin is masked is lost, as it is in hardware.
 
-use super::bus::{BusDevice, GuestRequest};
+use super::bus::{BusDevice, GuestRequest, Unsaved};
 use crate::bits::{low8, low32};
+use crate::state::{DeviceState, Mismatch};
 
 /// How many pins there are.
 pub const PINS: usize = 24;
@@ -22,6 +23,9 @@ const ARBITRATION: u8 = 0x02;
 const FIRST_ENTRY: u8 = 0x10;
 /// Version 0x11, and the number of the last pin.
 const VERSION_AND_LAST_PIN: u32 = 0x11 | 23 << 16;
+
+/// Of the identifier's register.
+const ID_MASK: u32 = 0x0f00_0000;
 
 /// Of an entry: vector, delivery mode and destination mode; a mask; what nobody but the device sets.
 const MASKED: u64 = 1 << 16;
@@ -80,7 +84,7 @@ impl<R: Router> IoApic<R> {
 
     fn set_register(&mut self, value: u32) {
         if self.select == ID {
-            self.id = value & 0x0f00_0000;
+            self.id = value & ID_MASK;
         }
         let Some((index, upper)) = pin(self.select) else { return };
         let Some(entry) = self.entries.get_mut(index) else { return };
@@ -149,6 +153,23 @@ impl<R: Router> BusDevice for IoApic<R> {
         }
         None
     }
+
+    fn save(&mut self) -> Result<Option<DeviceState>, Unsaved> {
+        let Self { select, id, entries, .. } = self;
+        Ok(Some(DeviceState::IoApic { select: *select, id: *id, entries: entries.to_vec() }))
+    }
+
+    fn restore(&mut self, state: &DeviceState) -> Result<(), Mismatch> {
+        let DeviceState::IoApic { select, id, entries } = state else { return Err(Mismatch::Kind) };
+        let pins = <&[u64; PINS]>::try_from(entries.as_slice());
+        let pins = pins.map_err(|_| Mismatch::of("number of pins", entries.len(), PINS))?;
+        (self.select, self.id, self.entries) = (*select, id & ID_MASK, pins.map(|entry| entry & !READ_ONLY));
+        self.routes = self.entries.map(message);
+        if self.router.route(&self.routes) {
+            return Ok(());
+        }
+        Err(Mismatch::of("a redirection entry", "one that KVM does not take", "one that it takes"))
+    }
 }
 
 #[cfg(test)]
@@ -195,6 +216,20 @@ mod tests {
         write(&mut device, ID, 0xffff_ffff);
         assert_eq!((read(&mut device, ID), read(&mut device, ARBITRATION)), (0x0f00_0000, 0x0f00_0000));
         assert!(device.router.0.is_empty());
+    }
+
+    #[test]
+    fn what_is_restored_sends_what_was_saved() {
+        let mut one = device();
+        write(&mut one, 0x10 + 2 * 5 + 1, 0x23 << 24);
+        write(&mut one, 0x10 + 2 * 5, 0x31);
+        let (state, mut other) = (one.save().unwrap().unwrap(), device());
+        other.restore(&state).unwrap();
+        assert_eq!(other.router.0.last(), one.router.0.last());
+        assert_eq!(other.save(), Ok(Some(state)));
+        let few = DeviceState::IoApic { select: 0, id: 0, entries: vec![0; 3] };
+        assert_eq!(other.restore(&few).unwrap_err().to_string(), "number of pins is 3: must be 24");
+        assert_eq!(other.restore(&DeviceState::Sleep { sleep_type: 0 }), Err(Mismatch::Kind));
     }
 
     /// As Linux programs a pin for the processor with APIC id 0x123: the upper half first, then the lower one without its mask.

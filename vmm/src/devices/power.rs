@@ -3,7 +3,8 @@
 //!
 //! FADT and DSDT describe them with the constants here; all registers are one byte in I/O space.
 
-use super::bus::{BusDevice, GuestRequest};
+use super::bus::{BusDevice, GuestRequest, Unsaved};
+use crate::state::{DeviceState, Mismatch};
 
 /// Value that `\_S5` in the DSDT gives for the sleep type "soft off".
 pub const SLEEP_TYPE_S5: u8 = 5;
@@ -49,6 +50,16 @@ impl BusDevice for SleepRegisters {
             return None;
         }
         data.first().and_then(|&value| self.write_control(value))
+    }
+
+    fn save(&mut self) -> Result<Option<DeviceState>, Unsaved> {
+        Ok(Some(DeviceState::Sleep { sleep_type: self.sleep_type }))
+    }
+
+    fn restore(&mut self, state: &DeviceState) -> Result<(), Mismatch> {
+        let DeviceState::Sleep { sleep_type } = state else { return Err(Mismatch::Kind) };
+        self.sleep_type = sleep_type & SLP_TYP_MASK;
+        Ok(())
     }
 }
 

@@ -164,6 +164,11 @@ impl Orders {
         self.changed.notify_all();
     }
 
+    /// Asks for rest, of a worker that may not have begun.
+    pub fn ask_to_pause(&self) {
+        self.change(|state| state.pause = true);
+    }
+
     /// Whoever has something else for the worker, beside orders, says so.
     pub fn remind(&self) {
         self.change(|_| ());
@@ -235,7 +240,7 @@ impl Running {
 
     /// Asks for rest. [`await_pause`](Self::await_pause) says when it is there, so that many workers can be asked at once.
     pub fn ask_to_pause(&self) {
-        self.orders.change(|state| state.pause = true);
+        self.orders.ask_to_pause();
     }
 
     /// Waits until the worker rests, at most for `limit`: a disk may hang. If it does not, it must be resumed all the same.

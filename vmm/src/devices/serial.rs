@@ -8,23 +8,26 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use vm_superio::Trigger;
-use vm_superio::serial::{Error, Serial, SerialEvents};
+use vm_superio::serial::{Error, Serial, SerialEvents, SerialState as Registers};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
-use super::bus::{BusDevice, GuestRequest, lock};
+use super::bus::{BusDevice, GuestRequest, Unsaved, lock};
 use crate::complaints::Complaints;
+use crate::state::{DeviceState, Mismatch, SerialState};
 
 /// Registers of a 16550A.
 const REGISTERS: u64 = 8;
 /// Modem control register: leaving loopback mode makes room for input.
 const MODEM_CONTROL: u64 = 4;
+/// Interrupt identification register: nothing is pending.
+const NOTHING_PENDING: u8 = 1;
 /// Stack of the thread that waits for input; it calls `read` and little else.
 const INPUT_STACK: usize = 64 << 10;
 /// Bytes taken from the input at once.
 const INPUT_CHUNK: usize = 256;
 
 /// The interrupt line, as an eventfd that KVM listens to (irqfd).
-struct Line(EventFd);
+struct Line(Arc<EventFd>);
 
 impl Trigger for Line {
     type E = io::Error;
@@ -44,6 +47,20 @@ impl SerialEvents for Room {
 
     fn in_buffer_empty(&self) {
         signal(&self.0);
+    }
+}
+
+/// What a port transmits to, whichever registers it has.
+#[derive(Clone)]
+struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        lock(&self.0).flush()
     }
 }
 
@@ -68,7 +85,9 @@ fn signal(event: &EventFd) {
 
 /// The serial port, eight one-byte registers.
 pub struct SerialPort {
-    uart: Serial<Line, Room, Box<dyn Write + Send>>,
+    uart: Serial<Line, Room, Output>,
+    output: Output,
+    irq: Arc<EventFd>,
     room: Arc<EventFd>,
     complaints: Complaints,
 }
@@ -83,9 +102,10 @@ impl SerialPort {
     /// A port that interrupts by `irq` and transmits to `output`, byte by byte and flushed. What `output` does not take
     /// is lost, as on a line with nobody at its end; the guest does not notice.
     pub fn new(irq: EventFd, output: Box<dyn Write + Send>) -> io::Result<Self> {
-        let room = Arc::new(EventFd::new(EFD_CLOEXEC)?);
-        let uart = Serial::with_events(Line(irq), Room(Arc::clone(&room)), output);
-        Ok(Self { uart, room, complaints: Complaints::default() })
+        let (room, irq) = (Arc::new(EventFd::new(EFD_CLOEXEC)?), Arc::new(irq));
+        let output = Output(Arc::new(Mutex::new(output)));
+        let uart = Serial::with_events(Line(Arc::clone(&irq)), Room(Arc::clone(&room)), output.clone());
+        Ok(Self { uart, output, irq, room, complaints: Complaints::default() })
     }
 
     /// Puts received bytes into the FIFO and interrupts. Returns how many fitted; none do in loopback mode.
@@ -180,6 +200,49 @@ impl BusDevice for SerialPort {
             }
         }
         None
+    }
+
+    fn save(&mut self) -> Result<Option<DeviceState>, Unsaved> {
+        let registers = self.uart.state();
+        Ok(Some(DeviceState::Serial(SerialState {
+            divisor_low: registers.baud_divisor_low,
+            divisor_high: registers.baud_divisor_high,
+            interrupt_enable: registers.interrupt_enable,
+            interrupt_identification: registers.interrupt_identification,
+            line_control: registers.line_control,
+            line_status: registers.line_status,
+            modem_control: registers.modem_control,
+            modem_status: registers.modem_status,
+            scratch: registers.scratch,
+            received: registers.in_buffer,
+        })))
+    }
+
+    fn restore(&mut self, state: &DeviceState) -> Result<(), Mismatch> {
+        let DeviceState::Serial(state) = state else { return Err(Mismatch::Kind) };
+        let registers = Registers {
+            baud_divisor_low: state.divisor_low,
+            baud_divisor_high: state.divisor_high,
+            interrupt_enable: state.interrupt_enable,
+            interrupt_identification: state.interrupt_identification,
+            line_control: state.line_control,
+            line_status: state.line_status,
+            modem_control: state.modem_control,
+            modem_status: state.modem_status,
+            scratch: state.scratch,
+            in_buffer: state.received.clone(),
+        };
+        let (line, room) = (Line(Arc::clone(&self.irq)), Room(Arc::clone(&self.room)));
+        let uart = Serial::from_state(&registers, line, room, self.output.clone());
+        self.uart =
+            uart.map_err(|_| Mismatch::of("number of bytes received", state.received.len(), "what the FIFO holds"))?;
+        Ok(())
+    }
+
+    fn awake(&mut self) {
+        if self.uart.state().interrupt_identification & NOTHING_PENDING == 0 {
+            signal(&self.irq);
+        }
     }
 }
 
@@ -287,6 +350,30 @@ mod tests {
         assert_eq!(port.room.read().unwrap(), 1);
         assert_eq!(port.receive(b"abc"), 3);
         assert_eq!([get(&mut port, DATA), get(&mut port, DATA), get(&mut port, DATA)], *b"abc");
+    }
+
+    #[test]
+    fn a_port_goes_on_with_what_has_come() {
+        let mut port = SerialPort::new(event(), Box::new(io::sink())).unwrap();
+        assert_eq!(port.write(INTERRUPT_ENABLE, &[1]), None);
+        assert_eq!(port.receive(b"typed"), 5);
+        let state = port.save().unwrap().unwrap();
+        let (irq, (sender, sent)) = (event(), mpsc::channel());
+        let mut other = SerialPort::new(irq.try_clone().unwrap(), Box::new(Sent(sender))).unwrap();
+        other.restore(&state).unwrap();
+        assert_eq!(other.save().unwrap().unwrap(), state);
+        // It may have been told as it was restored.
+        let _ = irq.read();
+        other.awake();
+        assert_eq!(irq.read().unwrap(), 1, "what is pending is told again");
+        let typed: Vec<u8> = (0..5).map(|_| get(&mut other, DATA)).collect();
+        assert_eq!(typed, b"typed");
+        assert_eq!(other.write(DATA, b"x"), None);
+        assert_eq!(sent.recv().unwrap(), b'x', "its output is its own");
+        assert_eq!(other.restore(&DeviceState::Sleep { sleep_type: 0 }), Err(Mismatch::Kind));
+        let DeviceState::Serial(state) = state else { panic!("{state:?}") };
+        let long = DeviceState::Serial(SerialState { received: vec![0; 1000], ..state });
+        assert!(matches!(other.restore(&long), Err(Mismatch::Value { .. })));
     }
 
     proptest! {

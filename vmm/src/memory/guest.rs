@@ -7,8 +7,9 @@
 
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::{io, thread};
 
 use rustix::process::{Resource, getrlimit};
@@ -17,7 +18,7 @@ use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemo
 
 use super::pages::{HUGE_PAGE, HostPages};
 use super::range::GpaRange;
-use super::region::{GuestMemory, Mapping, Region};
+use super::region::{GuestMemory, Mapping, Region, Source};
 use super::zone::{Backing, Slot};
 use crate::bits::index;
 use crate::field::Field;
@@ -59,7 +60,19 @@ pub enum MapError {
 
 /// Maps one host range for each of `slots` (sorted, disjoint, page-aligned).
 pub fn map(slots: &[Slot]) -> Result<GuestMemory, MapError> {
-    let regions = slots.iter().map(map_slot).collect::<Result<Vec<_>, _>>()?;
+    let regions = slots.iter().map(|slot| map_slot(slot, None)).collect::<Result<Vec<_>, _>>()?;
+    GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
+}
+
+/// The same with the content of `file`, in which the slots come one after another from its beginning. They are of ordinary pages, and
+/// not shared.
+pub fn map_file(slots: &[Slot], file: &Arc<File>) -> Result<GuestMemory, MapError> {
+    let mut offset = 0;
+    let mut regions = Vec::with_capacity(slots.len());
+    for slot in slots {
+        regions.push(map_slot(slot, Some(Source { file: Arc::clone(file), offset }))?);
+        offset += slot.range.length();
+    }
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
@@ -70,18 +83,18 @@ pub(crate) fn from_ranges(ranges: &[(GuestAddress, usize)]) -> Result<GuestMemor
     map(&ranges.map(|range| Slot::new(range, Backing::default())).collect::<Vec<_>>())
 }
 
-fn map_slot(slot: &Slot) -> Result<Region, MapError> {
+fn map_slot(slot: &Slot, source: Option<Source>) -> Result<Region, MapError> {
     let &Slot { range, backing, .. } = slot;
     let (size, gpa) = (range.length(), range.start());
     let failed = |source| MapError::Map { size, gpa, hint: hint(backing, &source), source };
-    let (region, mapping) = map_one(size, backing).map_err(failed)?;
+    let (region, mapping) = map_one(size, backing, source.as_ref()).map_err(failed)?;
     if let Some(node) = backing.host_node {
         // Before anybody touches it: what is there already stays where it is.
         let length = index(size.next_multiple_of(backing.pages.bytes()));
         bind(region.as_ptr(), length, node).map_err(|source| MapError::Bind { node, gpa, source })?;
     }
     GuestRegionMmap::new(region, GuestAddress(gpa))
-        .map(|region| Region::new(region, mapping))
+        .map(|region| Region::new(region, mapping, source))
         .ok_or_else(|| MapError::Inconsistent(format!("range {range} wraps")))
 }
 
@@ -112,7 +125,7 @@ fn hint(backing: Backing, error: &io::Error) -> &'static str {
     }
 }
 
-fn map_one(size: u64, backing: Backing) -> io::Result<(MmapRegion, Mapping)> {
+fn map_one(size: u64, backing: Backing, source: Option<&Source>) -> io::Result<(MmapRegion, Mapping)> {
     let length = index(size);
     let mut flags = if backing.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     // Without a reservation, hugetlb faults would end in SIGBUS; ordinary memory is overcommitted on purpose.
@@ -124,12 +137,13 @@ fn map_one(size: u64, backing: Backing) -> io::Result<(MmapRegion, Mapping)> {
     // A file of the pool has only whole pages, as the mapping will.
     let file_size = size.next_multiple_of(backing.pages.bytes());
     let file = if backing.shared { Some(memfd(file_size, backing.pages)?) } else { None };
-    if file.is_none() {
+    if file.is_none() && source.is_none() {
         flags |= libc::MAP_ANONYMOUS;
     }
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let align = backing.pages.bytes().max(HUGE_PAGE);
-    let (start, mapping) = map_aligned(length, align, prot, flags, file.as_ref())?;
+    let from = source.map(|source| (&*source.file, source.offset)).or(file.as_ref().map(|file| (file, 0)));
+    let (start, mapping) = map_aligned(length, align, prot, flags, from)?;
     keep_out_of_core_dumps(start, length)?;
     let mut builder = MmapRegionBuilder::new(length)
         .with_mmap_prot(prot)
@@ -143,13 +157,13 @@ fn map_one(size: u64, backing: Backing) -> io::Result<(MmapRegion, Mapping)> {
     Ok((region, mapping))
 }
 
-/// Maps `length` bytes at a multiple of `align`; the kernel only promises page alignment. The last page is a whole one.
+/// Maps `length` bytes at a multiple of `align`, those of a file from an offset on if there is one; the kernel only promises page alignment. The last page is a whole one.
 fn map_aligned(
     length: usize,
     align: u64,
     prot: i32,
     flags: i32,
-    file: Option<&File>,
+    from: Option<(&File, u64)>,
 ) -> io::Result<(*mut u8, Mapping)> {
     let slack = index(align);
     let reserved = length.checked_next_multiple_of(slack).and_then(|whole| whole.checked_add(slack));
@@ -164,10 +178,11 @@ fn map_aligned(
     let mapping = unsafe { Mapping::new(base, reserved) };
     let offset = base.align_offset(slack);
     let target = base.wrapping_byte_add(offset);
-    let fd = file.map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
+    let (fd, offset) = from.map_or((-1, 0), |(file, offset)| (file.as_raw_fd(), offset));
+    let offset = i64::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     // SAFETY: `target..target + length`, rounded up to pages of at most `align`, lies inside the reservation made above, which
     // nothing else uses.
-    let mapped = unsafe { libc::mmap(target, length, prot, flags | libc::MAP_FIXED, fd, 0) };
+    let mapped = unsafe { libc::mmap(target, length, prot, flags | libc::MAP_FIXED, fd, offset) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -224,8 +239,8 @@ pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives what is behind `range` (GPA, whole pages) back to the host: it reads as zero from now on, and is backed again when it is
-/// written. Not for memory from a hugetlb pool, whose pages would not be reserved any more. Returns how many bytes of the range are
+/// Gives what is behind `range` (GPA, whole pages) back to the host: it reads as zero from now on, or as the file has it that it
+/// comes from, and is backed again when it is written. Not for memory from a hugetlb pool, whose pages would not be reserved any more. Returns how many bytes of the range are
 /// memory.
 pub fn discard(memory: &GuestMemory, range: GpaRange) -> io::Result<u64> {
     advise_by(memory, range, |region| {

@@ -20,6 +20,7 @@ mod range;
 mod region;
 mod shape;
 mod size;
+pub mod touched;
 mod zone;
 
 pub use backing::{HostBacking, total};
@@ -32,6 +33,6 @@ pub use map::MemoryMap;
 pub use pages::{HUGE_PAGE, HostPages};
 pub use plan::MemoryPlan;
 pub use range::{AddressWidth, GpaRange};
-pub use region::{GuestMemory, Region};
+pub use region::{GuestMemory, Region, Source};
 pub use size::{MemorySize, MemorySizeError, Size};
 pub use zone::{Backing, Slot, Zone};

@@ -2,6 +2,9 @@
 //! A piece of guest memory in this process, which goes when its last user has gone.
 #![expect(unsafe_code, reason = "munmap of what was mapped for this region alone")]
 
+use std::fs::File;
+use std::sync::Arc;
+
 use vm_memory::bitmap::BS;
 use vm_memory::guest_memory::Result;
 use vm_memory::{
@@ -20,7 +23,18 @@ pub(super) struct Mapping {
 #[derive(Debug)]
 pub struct Region {
     memory: GuestRegionMmap,
+    source: Option<Source>,
     _mapping: Mapping,
+}
+
+/// Where in a file the content of a region comes from that nobody has written to: it is mapped privately, so the file stays as it is,
+/// and its pages are shared with whoever maps it, too.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The file.
+    pub file: Arc<File>,
+    /// Where in it the region begins, at a page.
+    pub offset: u64,
 }
 
 impl Mapping {
@@ -46,9 +60,15 @@ impl Drop for Mapping {
 pub type GuestMemory = vm_memory::GuestRegionCollection<Region>;
 
 impl Region {
-    /// `memory` lies in `mapping`.
-    pub(super) const fn new(memory: GuestRegionMmap, mapping: Mapping) -> Self {
-        Self { memory, _mapping: mapping }
+    /// `memory` lies in `mapping`, and comes from `source` if there is one.
+    pub(super) const fn new(memory: GuestRegionMmap, mapping: Mapping, source: Option<Source>) -> Self {
+        Self { memory, source, _mapping: mapping }
+    }
+
+    /// Where its content comes from, unless it was zero.
+    #[must_use]
+    pub const fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
     }
 
     /// Where its first byte is in this process.

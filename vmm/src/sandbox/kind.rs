@@ -37,13 +37,15 @@ pub enum Kind {
     Api,
     /// Writes what happens for whoever watches.
     Events,
+    /// Writes what is in guest memory to a file, while the VM rests.
+    Snapshot,
     /// The one that owns a server's VMs, starts them and what they need, and ends them: as wide as all of that.
     Owner,
 }
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
@@ -59,6 +61,7 @@ impl Kind {
         Self::ServerSignals,
         Self::Api,
         Self::Events,
+        Self::Snapshot,
         Self::Owner,
     ];
 }
@@ -81,6 +84,7 @@ impl fmt::Display for Kind {
             Self::ServerSignals => "server-signals",
             Self::Api => "api",
             Self::Events => "events",
+            Self::Snapshot => "snapshot",
             Self::Owner => "owner",
         })
     }

@@ -8,7 +8,10 @@
 
 use std::mem::size_of;
 
-use kvm_bindings::{kvm_cpuid2, kvm_irq_routing, kvm_regs, kvm_sregs, kvm_userspace_memory_region};
+use kvm_bindings::{
+    kvm_cpuid2, kvm_debugregs, kvm_irq_routing, kvm_lapic_state, kvm_mp_state, kvm_msrs, kvm_regs, kvm_sregs,
+    kvm_userspace_memory_region, kvm_vcpu_events, kvm_xcrs, kvm_xsave,
+};
 
 use super::Kind;
 
@@ -129,6 +132,11 @@ const START: &[Call] = &[
     Call(libc::SYS_readlink, Always),
     Call(libc::SYS_getdents64, Always),
     Call(libc::SYS_unlink, Always),
+    // Directories of snapshots: each has its name when it is written, and one that is not is removed.
+    Call(libc::SYS_mkdir, Always),
+    Call(libc::SYS_rename, Always),
+    Call(libc::SYS_rmdir, Always),
+    Call(libc::SYS_flock, Always),
     Call(libc::SYS_fallocate, Always),
     Call(libc::SYS_memfd_create, Always),
     // Disks are locked. Descriptors: their flags, and another one for the same file.
@@ -213,6 +221,15 @@ const VCPU: &[Call] = &[
                 KVM_SET_SREGS,
                 KVM_GET_REGS,
                 KVM_SET_REGS,
+                // What else a vCPU is, when it is saved.
+                KVM_GET_MSRS,
+                KVM_GET_LAPIC,
+                KVM_GET_MP_STATE,
+                KVM_GET_VCPU_EVENTS,
+                KVM_GET_DEBUGREGS,
+                KVM_GET_TSC_KHZ,
+                KVM_GET_XSAVE,
+                KVM_GET_XCRS,
             ],
         ),
     ),
@@ -293,6 +310,7 @@ const VHOST: &[Call] = &[
                 VHOST_SET_VRING_NUM,
                 VHOST_SET_VRING_ADDR,
                 VHOST_SET_VRING_BASE,
+                VHOST_GET_VRING_BASE,
                 VHOST_NET_SET_BACKEND,
             ],
         ),
@@ -308,6 +326,14 @@ const SERIAL_INPUT: &[Call] =
 
 /// Reads the files that firmware is given.
 const FW_CFG: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_pread64, Always), Call(libc::SYS_lseek, Always)];
+
+/// Reads which pages there are, and where a file has data; writes what is in them to files that are open.
+const SNAPSHOT: &[Call] = &[
+    Call(libc::SYS_pread64, Always),
+    Call(libc::SYS_lseek, Always),
+    Call(libc::SYS_pwrite64, Always),
+    Call(libc::SYS_fsync, Always),
+];
 
 /// Reads the self-pipe of the crate signal-hook.
 const SIGNALS: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_recvfrom, Always)];
@@ -328,6 +354,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Signals => &[SIGNALS],
         Kind::ServerSignals => &[SIGNALS, LEAVE],
         Kind::Api => &[API],
+        Kind::Snapshot => &[SNAPSHOT],
         // What is always allowed is in the lists above.
         Kind::Events | Kind::SerialOutput => &[],
         Kind::Owner => &[START, RING, LISTENER, VMM, DEVICE, DISK, VSOCK, VHOST, SERIAL_INPUT],
@@ -387,6 +414,7 @@ const VHOST_SET_FEATURES: u32 = 0x4008_af00;
 const VHOST_SET_VRING_NUM: u32 = 0x4008_af10;
 const VHOST_SET_VRING_ADDR: u32 = 0x4028_af11;
 const VHOST_SET_VRING_BASE: u32 = 0x4008_af12;
+const VHOST_GET_VRING_BASE: u32 = 0xc008_af12;
 const VHOST_NET_SET_BACKEND: u32 = 0x4008_af30;
 
 /// Where the number of a call has the letter of its device.
@@ -424,5 +452,13 @@ const KVM_GET_REGS: u32 = kvm_out::<kvm_regs>(0x81);
 const KVM_SET_REGS: u32 = kvm_in::<kvm_regs>(0x82);
 const KVM_GET_SREGS: u32 = kvm_out::<kvm_sregs>(0x83);
 const KVM_SET_SREGS: u32 = kvm_in::<kvm_sregs>(0x84);
+const KVM_GET_MSRS: u32 = kvm_in::<kvm_msrs>(0x88) | kvm_out::<kvm_msrs>(0x88);
+const KVM_GET_LAPIC: u32 = kvm_out::<kvm_lapic_state>(0x8e);
+const KVM_GET_MP_STATE: u32 = kvm_out::<kvm_mp_state>(0x98);
+const KVM_GET_VCPU_EVENTS: u32 = kvm_out::<kvm_vcpu_events>(0x9f);
+const KVM_GET_DEBUGREGS: u32 = kvm_out::<kvm_debugregs>(0xa1);
+const KVM_GET_TSC_KHZ: u32 = kvm(0xa3);
+const KVM_GET_XSAVE: u32 = kvm_out::<kvm_xsave>(0xa4);
+const KVM_GET_XCRS: u32 = kvm_out::<kvm_xcrs>(0xa6);
 const KVM_SET_CPUID2: u32 = kvm_in::<kvm_cpuid2>(0x90);
 const KVM_KVMCLOCK_CTRL: u32 = kvm(0xad);

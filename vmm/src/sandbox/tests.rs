@@ -140,6 +140,7 @@ fn no_list_has_a_way_out() {
             Kind::Owner => &[
                 libc::SYS_openat,
                 libc::SYS_unlink,
+                libc::SYS_rename,
                 libc::SYS_memfd_create,
                 libc::SYS_prlimit64,
                 libc::SYS_io_uring_setup,
@@ -163,6 +164,7 @@ fn no_list_has_a_way_out() {
 #[test]
 fn what_an_owner_starts_may_do_what_its_kind_may() {
     let own = [
+        Kind::Snapshot,
         Kind::Vcpu,
         Kind::Device,
         Kind::Disk,

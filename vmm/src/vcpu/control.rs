@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What vCPU threads are told: run, rest, finish. One that is in the guest is interrupted by a signal.
+//! What vCPU threads are told: run, rest, finish. One that is in the guest is interrupted by a signal. One that rests can be asked what
+//! its vCPU is like.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,7 +12,9 @@ use std::time::{Duration, Instant};
 use vmm_sys_util::signal::{Killable, SIGRTMIN, register_signal_handler};
 
 use super::VcpuError;
+use super::state::StateError;
 use crate::devices::bus::lock;
+use crate::state::VcpuState;
 
 /// A signal that comes right before `KVM_RUN` interrupts nothing; the next one will.
 const KICK_EVERY: Duration = Duration::from_millis(1);
@@ -26,12 +30,18 @@ pub(super) enum Order {
     Finish,
 }
 
+/// A question to a thread that rests: what its vCPU is like, with those of these model-specific registers that it has.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) msrs: Arc<[u32]>,
+    pub(super) answer: Sender<Result<VcpuState, StateError>>,
+}
+
 /// How far a thread is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    Running,
-    Resting,
+#[derive(Debug, Default)]
+struct Stage {
+    rests: bool,
+    question: Option<Question>,
 }
 
 /// A thread's orders, and how it says that it obeys.
@@ -44,6 +54,11 @@ pub(super) struct Control {
 }
 
 impl Control {
+    /// For a thread that is to rest before it has run.
+    pub(super) fn at_rest() -> Self {
+        Self { order: AtomicU8::new(1), ..Self::default() }
+    }
+
     pub(super) fn order(&self) -> Order {
         match self.order.load(Ordering::Acquire) {
             0 => Order::Run,
@@ -52,15 +67,22 @@ impl Control {
         }
     }
 
-    /// The thread's: rests while it is told to.
-    pub(super) fn rest(&self) {
+    /// The thread's: rests while it is told to, and has questions answered.
+    pub(super) fn rest(&self, answer: impl Fn(Question)) {
         let mut stage = lock(&self.stage);
-        *stage = Stage::Resting;
+        stage.rests = true;
         self.changed.notify_all();
         while self.order() == Order::Pause {
+            // Nobody waits for the lock meanwhile but whoever has asked.
+            stage.question.take().into_iter().for_each(&answer);
             stage = self.changed.wait(stage).unwrap_or_else(PoisonError::into_inner);
         }
-        *stage = Stage::Running;
+        *stage = Stage::default();
+    }
+
+    fn ask(&self, question: Question) {
+        lock(&self.stage).question = Some(question);
+        self.changed.notify_all();
     }
 
     fn give(&self, order: Order) {
@@ -75,6 +97,8 @@ impl Control {
     }
 }
 
+/// How long a thread that rests may take to say what its vCPU is like.
+const ANSWER: Duration = Duration::from_secs(5);
 /// How long vCPUs that nobody wants any more may take to end. Nothing depends on that they have.
 const FINISH: Duration = Duration::from_millis(500);
 
@@ -99,7 +123,7 @@ impl Threads {
         let deadline = Instant::now() + limit;
         self.order(Order::Pause);
         for (index, (thread, control)) in self.0.iter().enumerate() {
-            let resting = || *lock(&control.stage) == Stage::Resting || thread.is_finished();
+            let resting = || lock(&control.stage).rests || thread.is_finished();
             if !kick_until(thread, control, deadline, resting) {
                 self.resume();
                 return Err(VcpuError::Busy { index });
@@ -111,6 +135,22 @@ impl Threads {
     /// Lets all go on.
     pub fn resume(&self) {
         self.order(Order::Run);
+    }
+
+    /// What each vCPU is like, with those of the model-specific registers `msrs` that it has. All of them rest.
+    pub fn save(&self, msrs: &Arc<[u32]>) -> Result<Vec<VcpuState>, VcpuError> {
+        let ask = |(_, control): &(JoinHandle<()>, Arc<Control>)| {
+            let (answer, answered) = channel();
+            control.ask(Question { msrs: Arc::clone(msrs), answer });
+            answered
+        };
+        let all: Vec<_> = self.0.iter().map(ask).collect();
+        let answers = all.iter().zip(0u16..).map(|(answered, index)| {
+            // In a moment. A thread that is gone never answers.
+            let answer = answered.recv_timeout(ANSWER).map_err(|_| VcpuError::Lost)?;
+            answer.map_err(|source| VcpuError::State { index, source })
+        });
+        answers.collect()
     }
 
     /// Ends all threads, and waits for them within `limit`: one that waits for whoever reads its output is left behind.
@@ -176,7 +216,7 @@ mod tests {
                         Order::Run => {
                             counter.fetch_add(1, Ordering::SeqCst);
                         }
-                        Order::Pause => own.rest(),
+                        Order::Pause => own.rest(drop),
                         Order::Finish => return,
                     }
                     thread::yield_now();
@@ -211,11 +251,21 @@ mod tests {
         assert_eq!(Arc::strong_count(&counter), 1, "both threads are gone");
     }
 
+    #[test]
+    fn who_does_not_answer_is_lost() {
+        let (threads, _) = counting(2);
+        threads.pause(LONG).unwrap();
+        let none: Arc<[u32]> = Arc::new([]);
+        let error = threads.save(&none).unwrap_err().to_string();
+        assert_eq!(error, "a vCPU thread ended without a message");
+        threads.finish(LONG);
+    }
+
     /// One that waits for somebody is not waited for, and the others go on.
     #[test]
     fn a_thread_that_cannot_rest_is_named() {
         let (mut threads, counter) = counting(1);
-        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let (release, wait) = channel::<()>();
         let waits = thread::spawn(move || {
             let _ = wait.recv();
         });

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use super::state::StateError;
 use crate::config::lists::written;
 use crate::field::Field;
 use crate::sandbox::JailError;
@@ -57,6 +58,14 @@ pub enum VcpuError {
     /// The signal that interrupts a vCPU cannot be had.
     #[error("vCPUs: the signal that interrupts them cannot be handled")]
     Signal(#[source] io::Error),
+    /// It cannot be saved, or cannot be what was saved.
+    #[error("vCPU {index}")]
+    State {
+        /// Index of the vCPU.
+        index: u16,
+        /// Why.
+        source: StateError,
+    },
     /// It did not come to rest in time.
     #[error("vCPU {index}: has not stopped in time: its output, or this host, is too slow")]
     Busy {

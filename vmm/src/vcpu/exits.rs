@@ -5,36 +5,64 @@ use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::Shared;
 use super::internal::InternalError;
+use crate::devices::bus::GuestRequest;
 use crate::ending::Ending;
 use crate::observe::counters::Exit;
 
-/// One `KVM_RUN` and what it asks for; an [`Ending`] when the vCPU must not run again.
-pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> Option<Ending> {
-    let over = |what: String| Some(Ending::Kvm { vcpu: index, what });
+/// What a `KVM_RUN` leads to.
+#[derive(Debug)]
+pub(super) enum After {
+    /// Another one.
+    Run,
+    /// Another one, as nothing has happened but that it was interrupted: nothing that the guest does is half done.
+    Interrupted,
+    /// None: the vCPU must not run again.
+    Over(Ending),
+}
+
+/// Has KVM finish what the last exit was about, and goes no further: then nothing of the vCPU is outside of it (`KVM_RUN` in
+/// Documentation/virt/kvm/api.rst).
+pub(super) fn complete(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> Option<Ending> {
+    vcpu.set_kvm_immediate_exit(1);
+    let ending = loop {
+        match step(vcpu, index, shared) {
+            After::Run => {}
+            After::Interrupted => break None,
+            After::Over(ending) => break Some(ending),
+        }
+    };
+    vcpu.set_kvm_immediate_exit(0);
+    ending
+}
+
+/// One `KVM_RUN` and what it asks for.
+pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> After {
+    let over = |what: String| After::Over(Ending::Kvm { vcpu: index, what });
+    let asked = |request: Option<GuestRequest>| request.map_or(After::Run, |request| After::Over(request.into()));
     let result = vcpu.run();
     shared.counters.exit(index, kind(&result));
     match result {
         Ok(VcpuExit::IoIn(port, data)) => {
             shared.ports.read(u64::from(port), data);
-            None
+            After::Run
         }
-        Ok(VcpuExit::IoOut(port, data)) => shared.ports.write(u64::from(port), data).map(Ending::from),
+        Ok(VcpuExit::IoOut(port, data)) => asked(shared.ports.write(u64::from(port), data)),
         Ok(VcpuExit::MmioRead(address, data)) => {
             shared.mmio.read(address, data);
-            None
+            After::Run
         }
-        Ok(VcpuExit::MmioWrite(address, data)) => shared.mmio.write(address, data).map(Ending::from),
-        Ok(VcpuExit::Shutdown) => Some(Ending::TripleFault { vcpu: index }),
+        Ok(VcpuExit::MmioWrite(address, data)) => asked(shared.mmio.write(address, data)),
+        Ok(VcpuExit::Shutdown) => After::Over(Ending::TripleFault { vcpu: index }),
         Ok(VcpuExit::InternalError) => over(InternalError::of(vcpu).to_string()),
         Ok(VcpuExit::FailEntry(reason, cpu)) => {
             over(format!("hardware refused entry, reason {reason:#x} on CPU {cpu}"))
         }
-        Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => None,
+        Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => After::Run,
         Ok(VcpuExit::MemoryFault { gpa, size, .. }) => over(unbacked(Some((gpa, size)))),
         Ok(other) => over(format!("unexpected exit {other:?}")),
         Err(error) => match error.errno() {
             // EAGAIN: a waiting vCPU was sent its INIT; the next KVM_RUN goes on from there.
-            libc::EINTR | libc::EAGAIN => None,
+            libc::EINTR | libc::EAGAIN => After::Interrupted,
             libc::EFAULT | libc::ENOMEM | libc::EHWPOISON => over(unbacked(None)),
             _ => over(error.to_string()),
         },

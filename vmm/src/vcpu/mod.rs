@@ -11,6 +11,7 @@ mod exits;
 mod internal;
 mod shared;
 mod shares;
+mod state;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,13 +27,16 @@ use crate::ender::PanicGuard;
 use crate::ending::Ending;
 use crate::memory::{GpaRange, guest};
 use crate::sandbox::Kind;
+use crate::state::VcpuState;
 use crate::vm::{self, Start};
-use control::{Control, Order};
+use control::{Control, Order, Question};
+use exits::After;
 
 pub use control::Threads;
 pub use error::VcpuError;
 pub use shared::Shared;
 pub use shares::{Affinity, Task, tasks};
+pub use state::StateError;
 
 /// The running threads, all waiting for the boot CPU's start.
 #[derive(Debug)]
@@ -43,21 +47,34 @@ pub struct Waiting {
     threads: Threads,
 }
 
+/// vCPUs that go on from what they were, so many nanoseconds ago.
+#[derive(Debug)]
+pub struct Saved {
+    /// What they were.
+    pub vcpus: Vec<VcpuState>,
+    /// How long ago.
+    pub nanoseconds: u64,
+}
+
 /// Starts a thread for each of `tasks`, at most 65536. When the boot CPU starts, the others back what they are to back ahead, and
-/// only then wait for theirs.
-pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>) -> Result<Waiting, VcpuError> {
+/// only then wait for theirs. vCPUs that were `saved` rest before they run.
+pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>, saved: Option<Saved>) -> Result<Waiting, VcpuError> {
     let mut threads = Threads::new().map_err(VcpuError::Signal)?;
     let (ready_tx, ready) = channel();
     let mut starts = Vec::new();
     let busy = Arc::new(AtomicUsize::new(tasks.iter().filter(|task| !task.early.is_empty()).count()));
     let mut vcpus = 0;
+    let nanoseconds = saved.as_ref().map_or(0, |saved| saved.nanoseconds);
+    let mut states = saved.into_iter().flat_map(|saved| saved.vcpus);
     for (index, task) in (0u16..).zip(tasks) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
-        let control = Arc::new(Control::default());
+        let saved = states.next().map(|state| (state, nanoseconds));
+        let control = Arc::new(if saved.is_some() { Control::at_rest() } else { Control::default() });
         let worker = Worker {
             index,
             task,
+            saved,
             shared: Arc::clone(shared),
             busy: Arc::clone(&busy),
             ready: ready_tx.clone(),
@@ -95,6 +112,8 @@ impl Waiting {
 struct Worker {
     index: u16,
     task: Task,
+    /// What the vCPU was, and how long ago, if it goes on from there.
+    saved: Option<(VcpuState, u64)>,
     shared: Arc<Shared>,
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
@@ -135,7 +154,12 @@ impl Worker {
         if let Some(cpus) = &self.task.affinity {
             pin(cpus).map_err(|source| VcpuError::Affinity { index, cpus: cpus.clone(), source })?;
         }
-        let vcpu = shared.vm.create_vcpu(index).map_err(|source| VcpuError::Create { index, source })?;
+        let saved = self.saved.as_ref();
+        let tsc_khz = saved.and_then(|(state, _)| state.tsc_khz);
+        let vcpu = shared.vm.create_vcpu(index, tsc_khz).map_err(|source| VcpuError::Create { index, source })?;
+        if let Some((state, nanoseconds)) = saved {
+            state::restore(&vcpu, state, *nanoseconds).map_err(|source| VcpuError::State { index, source })?;
+        }
         shared.jail.enter(Kind::Vcpu).map_err(|source| VcpuError::Jail { index, source })?;
         Ok(vcpu)
     }
@@ -146,7 +170,10 @@ impl Worker {
             match self.control.order() {
                 Order::Run => {}
                 Order::Pause => {
-                    self.control.rest();
+                    if let Some(ending) = exits::complete(vcpu, self.index, &self.shared) {
+                        return Some(ending);
+                    }
+                    self.control.rest(|Question { msrs, answer }| drop(answer.send(state::save(vcpu, &msrs))));
                     // So that the guest's watchdogs do not take the pause for a lockup.
                     if let Some(what) = untold(vcpu.kvmclock_ctrl()) {
                         tracing::warn!(vcpu = self.index, "the guest is not told of the pause: {what}");
@@ -155,7 +182,7 @@ impl Worker {
                 }
                 Order::Finish => return None,
             }
-            if let Some(ending) = exits::step(vcpu, self.index, &self.shared) {
+            if let After::Over(ending) = exits::step(vcpu, self.index, &self.shared) {
                 return Some(ending);
             }
         }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be asked of the owner of a VM, and what it answers.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::config::{DiskOption, NetOption, VmConfig, VsockOption};
 use crate::observe::counters::Snapshot;
@@ -23,6 +25,10 @@ pub enum Call {
     Pause,
     /// Let the VM go on.
     Resume,
+    /// Keep all of it, which rests, in a directory that is to have this path.
+    Snapshot(PathBuf),
+    /// Have a VM go on from there, where there is none.
+    Restore(Box<Restore>),
     /// End the VM at once, and keep its configuration.
     Shutdown,
     /// End the VM at once, and start it again.
@@ -50,6 +56,19 @@ pub enum Call {
     RemoveDevice(String),
     /// End the VM, and the owner.
     Quit,
+}
+
+/// What a VM is to go on from.
+#[derive(Debug, Clone, Default)]
+pub struct Restore {
+    /// The directory of the snapshot.
+    pub path: PathBuf,
+    /// Whether its memory is read before it goes on.
+    pub prefault: bool,
+    /// Whether it goes on by itself.
+    pub resume: bool,
+    /// What is different from when it was saved, as sections of its configuration.
+    pub sections: Map<String, Value>,
 }
 
 /// What is to be of another size; what is not said stays as it is.

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why the owner of a VM does not do what it is asked.
 
+use std::io;
+use std::path::PathBuf;
+
 use super::lifecycle::NotNow;
-use crate::boot::BootError;
-use crate::config::{ConfigError, FileError};
+use crate::boot::{self, BootError};
+use crate::config::{ConfigError, FieldError, FileError};
+use crate::devices::bus::{AtAddress, Unsaved};
 use crate::devices::running::WorkerError;
 use crate::devices::virtio::ResizeError;
 use crate::field::Field;
+use crate::sandbox::JailError;
+use crate::state::image::ImageError;
+use crate::state::{DirectoryError, StateFileError};
 use crate::vcpu::VcpuError;
+use crate::vm::VmError;
 
 const TIMELINE: Field = Field::section("timeline");
 
@@ -49,7 +57,16 @@ pub enum VmmError {
     Start(#[from] StartError),
     /// The guest cannot be told.
     #[error("the power button does not work")]
-    PowerButton(#[source] std::io::Error),
+    PowerButton(#[source] io::Error),
+    /// The VM is not saved.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// What was saved does not go on.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// It would not be the VM that is being saved.
+    #[error("a snapshot of the VM is being written: must be over before")]
+    Writing,
     /// Nobody is there to do it.
     #[error("the VMM is about to end")]
     Gone,
@@ -84,10 +101,88 @@ impl VmmError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Start(error) => error.is_usage(),
-            Self::Refused(_) => true,
+            Self::Refused(_) | Self::Restore(RestoreError::Sections(_)) => true,
             _ => false,
         }
     }
+}
+
+/// Why it cannot be said what a VM is.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant passes on the error of the module that it is named after")]
+pub enum SaveError {
+    #[error(transparent)]
+    Vcpu(#[from] VcpuError),
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    #[error(transparent)]
+    Device(#[from] AtAddress<Unsaved>),
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// VMs like this one cannot be saved.
+    #[error(transparent)]
+    Config(#[from] FieldError),
+    /// This one cannot be saved now.
+    #[error("the VM cannot be saved")]
+    Save(#[from] SaveError),
+    /// Its place.
+    #[error("{}", path.display())]
+    Directory {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why.
+        source: DirectoryError,
+    },
+    /// The content of memory.
+    #[error("the snapshot's memory")]
+    Image(#[from] ImageError),
+    /// The rest.
+    #[error("the snapshot's state: cannot be written")]
+    State(#[source] io::Error),
+    /// This host does not say what of memory was touched, or has no thread for it.
+    #[error("the snapshot cannot be begun")]
+    Begin(#[source] io::Error),
+    /// The thread that writes has no jail.
+    #[error("the snapshot cannot be begun")]
+    Jail(#[from] JailError),
+    /// The thread that writes has ended.
+    #[error("the thread that writes the snapshot has ended without a word")]
+    Lost,
+}
+
+/// Why nothing goes on from a snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// It is not there.
+    #[error("{}", path.display())]
+    Directory {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: DirectoryError,
+    },
+    /// There is no state in it.
+    #[error("{}", path.display())]
+    State {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: StateFileError,
+    },
+    /// What is to be different cannot be.
+    #[error("{0}")]
+    Sections(String),
+    /// It cannot be that VM here.
+    #[error("{}", path.display())]
+    Boot {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: Box<boot::RestoreError>,
+    },
 }
 
 /// Why there is no timeline of a VM that has run.
@@ -102,6 +197,6 @@ pub enum TimelineError {
         /// The file.
         path: String,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
 }

@@ -12,7 +12,9 @@ impl Vmm {
             let Message::Call(call, reply) = message else { continue };
             any = true;
             reply.send(match call {
-                Call::Boot(_) => Err(VmmError::Refused("nothing is started here".to_owned())),
+                Call::Boot(_) | Call::Snapshot(_) | Call::Restore(_) => {
+                    Err(VmmError::Refused("nothing is started here".to_owned()))
+                }
                 call => self.answer(call),
             });
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::mpsc::{Sender, channel};
 
 use super::call::{Answer, Call};
-use super::error::VmmError;
+use super::error::{SnapshotError, VmmError};
 use crate::ender::Ender;
 use crate::ending::Ending;
 
@@ -23,6 +23,13 @@ pub(super) enum Message {
     Signal,
     /// Somebody wants something, and an answer.
     Call(Call, Reply),
+    /// A snapshot's files are written, or cannot be.
+    Written {
+        /// Which: one that nobody waits for any more may come late.
+        snapshot: u64,
+        /// Whether they are.
+        result: Result<(), SnapshotError>,
+    },
 }
 
 /// What an answer is given to.
@@ -76,6 +83,11 @@ impl Caller {
         let (sender, answer) = channel();
         self.call(call, move |answer| drop(sender.send(answer)));
         answer.recv().map_err(|_| VmmError::Gone)?
+    }
+
+    /// Says what has become of the files of snapshot number `snapshot`.
+    pub(super) fn written(&self, snapshot: u64, result: Result<(), SnapshotError>) {
+        let _ = self.0.send(Message::Written { snapshot, result });
     }
 
     /// Says that a signal asks for the end.

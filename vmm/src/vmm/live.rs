@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kvm_ioctls::Kvm;
 
 use super::aftermath::Aftermath;
-use super::error::{StartError, VmmError};
+use super::error::{SaveError, StartError, VmmError};
 use super::lifecycle::{NotNow, State, Step};
 use crate::boot::{self, BootError, Context, RunningVm};
 use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
@@ -17,9 +17,11 @@ use crate::devices::virtio::BalloonControl;
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::leave::Leave;
+use crate::memory::GuestMemory;
 use crate::memory::guest::page_faults;
 use crate::observe::counters::Snapshot;
 use crate::sandbox::{Jail, JailError};
+use crate::state::{DeviceStates, MachineState};
 use crate::timeline::Timeline;
 use crate::vm;
 
@@ -63,23 +65,31 @@ pub(super) struct Live {
     aftermath: Aftermath,
 }
 
+/// What a VM is started with.
+pub(super) struct Start<'a> {
+    pub(super) config: VmConfig,
+    pub(super) origin: Origin,
+    /// What it goes on from, if it does.
+    pub(super) saved: Option<boot::Origin>,
+    pub(super) ender: Ender,
+    /// Knows what must not be left behind until it is there.
+    pub(super) leave: &'a Leave,
+    /// What its threads enter,
+    pub(super) jail: Jail,
+    /// and the calling one, as it starts no other VM.
+    pub(super) once: bool,
+}
+
 impl Live {
-    /// Starts it. Its threads enter `jail`; so does the calling one with `once`, as it starts no other VM. `ready` is called when
-    /// nothing takes long any more and no vCPU runs yet; until then `leave` knows what must not be left behind.
-    pub(super) fn start(
-        vm: VmConfig,
-        origin: Origin,
-        ender: Ender,
-        leave: &Leave,
-        (jail, once): (Jail, bool),
-        ready: impl FnOnce(&Context) -> io::Result<()>,
-    ) -> Result<Self, StartError> {
+    /// Starts it, or has it rest where it was saved. `ready` is called when nothing takes long any more and no vCPU runs yet.
+    pub(super) fn start(start: Start<'_>, ready: impl FnOnce(&Context) -> io::Result<()>) -> Result<Self, StartError> {
+        let Start { config: vm, origin, saved, ender, leave, jail, once } = start;
         let timeline = Arc::new(match origin.zero {
             Some(Zero::Exec(zero)) => Timeline::new(zero),
             Some(Zero::Asked(zero)) => Timeline::asked(zero),
             None => Timeline::asked(Instant::now()),
         });
-        let mut config = Config::open(vm, leave)?;
+        let mut config = if saved.is_some() { Config::open_saved(vm, leave)? } else { Config::open(vm, leave)? };
         timeline.phase("configuration valid");
         let jail = walled(jail, &config, once).map_err(BootError::Jail)?;
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
@@ -91,9 +101,12 @@ impl Live {
         }
         let shutdown_timeout = config.machine.shutdown_timeout;
         let context = Context::new(ender.clone(), jail, once, timeline);
-        let vm = boot::boot(config, &context, ready)?;
+        let (state, vm) = match saved {
+            Some(saved) => (State::Paused, boot::restore(config, saved, &context, ready)?),
+            None => (State::Running, boot::boot(config, &context, ready)?),
+        };
         Ok(Self {
-            state: State::Running,
+            state,
             ender,
             vm,
             shutdown_timeout,
@@ -102,6 +115,20 @@ impl Live {
             since: Instant::now(),
             aftermath,
         })
+    }
+
+    /// What it is, while it rests: what KVM has, and what its devices keep.
+    pub(super) fn save(&self) -> Result<(MachineState, DeviceStates), SaveError> {
+        let shared = &self.vm.shared;
+        let msrs = self.vm.kvm.get_msr_index_list().map_err(vm::ioctl("KVM_GET_MSR_INDEX_LIST"))?;
+        let vcpus = self.vm.vcpus.save(&msrs.as_slice().into())?;
+        let machine = shared.vm.save(vcpus)?;
+        Ok((machine, DeviceStates { ports: shared.ports.save()?, mmio: shared.mmio.save()? }))
+    }
+
+    /// Its memory.
+    pub(super) fn memory(&self) -> &GuestMemory {
+        &self.vm.shared.memory
     }
 
     /// Where it is in its life.

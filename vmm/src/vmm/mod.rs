@@ -13,6 +13,9 @@ mod handle;
 mod lifecycle;
 mod live;
 mod requests;
+mod restored;
+mod saving;
+mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use std::{io, mem};
 
 use kvm_ioctls::Kvm;
 
-use crate::boot::{BootError, Entry};
+use crate::boot::{self, BootError, Entry};
 use crate::chain::chain;
 use crate::config::VmConfig;
 use crate::ending::Ending;
@@ -34,14 +37,16 @@ use crate::signals::{self, Stop};
 use crate::stdio;
 
 pub use aftermath::Aftermath;
-pub use call::{Answer, Call, Info, InfoState, Resize};
-pub use error::{StartError, TimelineError, VmmError};
+pub use call::{Answer, Call, Info, InfoState, Resize, Restore};
+pub use error::{RestoreError, SaveError, SnapshotError, StartError, TimelineError, VmmError};
 pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};
 pub use live::{Origin, Zero};
+pub use restored::configuration;
 
 use handle::Message;
-use live::Live;
+use live::{Live, Start};
+use writing::Writing;
 
 /// A guest that resets sooner than this...
 const SOON: Duration = Duration::from_secs(1);
@@ -76,6 +81,10 @@ pub struct Vmm {
     /// Signals that have come.
     signals: u32,
     events: Events,
+    /// The VM is being saved.
+    writing: Option<Writing>,
+    /// How many snapshots have been begun.
+    snapshots: u64,
 }
 
 /// A VM that has been created.
@@ -127,6 +136,8 @@ impl Vmm {
             leave: Leave::default(),
             signals: 0,
             events,
+            writing: None,
+            snapshots: 0,
         }
     }
 
@@ -188,13 +199,45 @@ impl Vmm {
             return Err(NotNow { state: live.state(), must: "created or shut down" }.into());
         }
         self.events.vm("booting");
+        self.begin(origin, None)?;
+        self.events.vm("booted");
+        Ok(())
+    }
+
+    /// Has a VM go on from what was saved.
+    pub fn restore(&mut self, restore: Restore, zero: Option<Zero>) -> Result<(), VmmError> {
+        if self.vm.is_some() {
+            return Err(VmmError::AlreadyCreated);
+        }
+        self.events.vm("restoring");
+        let (resume, path) = (restore.resume, restore.path.clone());
+        let (config, saved) = restored::read(restore)?;
+        self.vm = Some(Kept { config, stage: Stage::Created });
+        let restored = self.begin(Origin { zero, again: false }, Some(saved)).map_err(|error| match error {
+            VmmError::Start(StartError::Boot(BootError::Restore(source))) => {
+                RestoreError::Boot { path, source: Box::new(source) }.into()
+            }
+            error => error,
+        });
+        if let Err(error) = restored {
+            self.vm = None;
+            return Err(error);
+        }
+        self.events.vm("restored");
+        if resume { self.resume() } else { Ok(()) }
+    }
+
+    /// Starts the VM that is kept, or has it go on from what was `saved`.
+    fn begin(&mut self, origin: Origin, saved: Option<boot::Origin>) -> Result<(), VmmError> {
+        let kept = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
         self.started += 1;
         let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
         let live = self.hear_early(&config).and_then(|()| {
             let leave = self.leave();
-            Live::start(config, origin, ender, &leave, (jail, once), |control| {
+            let start = Start { config, origin, saved, ender, leave: &leave, jail, once };
+            Live::start(start, |control| {
                 self.starting.store(false, Ordering::Release);
                 let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
                 self.hear(|| entry.pass())
@@ -206,7 +249,6 @@ impl Vmm {
         if let Some(kept) = &mut self.vm {
             kept.stage = Stage::Live(live);
         }
-        self.events.vm("booted");
         Ok(())
     }
 
@@ -234,10 +276,12 @@ impl Vmm {
                     reply.send(Ok(Answer::Done));
                     return Ok(None);
                 }
+                Message::Call(Call::Snapshot(path), reply) => self.snapshot(&path, reply),
                 Message::Call(call, reply) => {
                     let answer = self.answer(call);
                     reply.send(answer);
                 }
+                Message::Written { snapshot, result } => self.written(snapshot, result),
             }
         }
     }
@@ -269,6 +313,8 @@ impl Vmm {
 
     /// The VM that runs, which does not any more.
     fn take_live(&mut self) -> Option<Live> {
+        // Nobody wants what is left of it.
+        self.writing = None;
         let kept = self.vm.as_mut()?;
         match mem::replace(&mut kept.stage, Stage::Over) {
             Stage::Live(live) => Some(live),

@@ -12,8 +12,11 @@ use crate::field::Field;
 const DESIRED_BALLOON: Field = Field::section("desired_balloon");
 
 impl Vmm {
-    /// Does what it is asked. To quit is not among it.
+    /// Does what it is asked. To quit and to save are not among it.
     pub(super) fn answer(&mut self, call: Call) -> Result<Answer, VmmError> {
+        if self.writing.is_some() && !matches!(call, Call::Info | Call::Counters) {
+            return Err(VmmError::Writing);
+        }
         match call {
             Call::Info => return self.info(),
             Call::Counters => return Ok(Answer::Counters(self.running()?.counters())),
@@ -34,7 +37,9 @@ impl Vmm {
             Call::Resize(sizes) => self.resize(sizes)?,
             Call::ResizeDisk { id, size } => self.running()?.resize_disk(&id, size)?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
-            Call::Quit => {}
+            Call::Restore(restore) => self.restore(*restore, None)?,
+            // Answered when it is over, and not here.
+            Call::Snapshot(_) | Call::Quit => {}
         }
         Ok(Answer::Done)
     }
@@ -82,7 +87,7 @@ impl Vmm {
         Ok(())
     }
 
-    fn resume(&mut self) -> Result<(), VmmError> {
+    pub(super) fn resume(&mut self) -> Result<(), VmmError> {
         self.running()?.state().after(Step::Resume)?;
         self.events.vm("resuming");
         self.running()?.resume()?;

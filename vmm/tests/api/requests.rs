@@ -18,6 +18,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("requests::a_vsock_device_comes_and_goes", vsock, None),
         ("requests::a_balloon_gets_another_size", balloon, None),
         ("requests::a_start_that_fails", start_fails, None),
+        ("requests::what_is_not_paused_is_not_saved", not_saved, None),
+        ("requests::nothing_goes_on_from_what_is_no_snapshot", not_restored, None),
     ]
 }
 
@@ -29,6 +31,37 @@ fn refused(server: &Server, verb: &str, name: &str, body: &str, status: u16, wor
     let sentences: Vec<String> = serde_json::from_str(&text).map_err(|error| format!("{name}: {text:?}: {error}"))?;
     let one = sentences.len() == 1 && sentences.iter().all(|line| line.contains(words) && !line.contains('\n'));
     require(found == status && one, || format!("{verb} {name} {body}: {found} {sentences:?}, not {status} {words:?}"))
+}
+
+fn not_saved() -> Result<(), Failed> {
+    let server = Server::start();
+    let place = server.directory.path().join("snapshot");
+    let body = json!({ "destination_url": format!("file://{}", place.display()) }).to_string();
+    refused(&server, "PUT", "vm.snapshot", &body, 404, "there is no VM")?;
+    require(server.ask("PUT", "vm.create", VM).0 == 204, || "not created".to_owned())?;
+    refused(&server, "PUT", "vm.snapshot", &body, 405, "the VM is created: must be paused")?;
+    require(!place.exists(), || "something is there".to_owned())
+}
+
+fn not_restored() -> Result<(), Failed> {
+    let server = Server::start();
+    let place = server.directory.path().join("snapshot");
+    let body = json!({ "source_url": format!("file://{}", place.display()) }).to_string();
+    let restore = |words: &str| refused(&server, "PUT", "vm.restore", &body, 400, words);
+    restore("snapshot: state: there is no such file")?;
+    std::fs::create_dir(&place)?;
+    for (state, words) in [
+        (&b""[..], "snapshot/state: is no state of a VM"),
+        (&b"FLATSNAP and some more bytes"[..], "snapshot/state: is of version "),
+        (&b"FLATSNAP\x01\0\0\0 and some more bytes"[..], "snapshot/state: has 32 bytes: must have "),
+    ] {
+        std::fs::write(place.join("memory"), "")?;
+        std::fs::write(place.join("state"), state)?;
+        restore(words)?;
+    }
+    refused(&server, "GET", "vm.info", "", 404, "there is no VM")?;
+    require(server.ask("PUT", "vm.create", VM).0 == 204, || "not created".to_owned())?;
+    refused(&server, "PUT", "vm.restore", &body, 409, "there is a VM")
 }
 
 fn ping() -> Result<(), Failed> {
@@ -81,13 +114,22 @@ fn wrong() -> Result<(), Failed> {
         ("GET", "/", "", 404, "/: there is no such path"),
         ("GET", "/api/v2/vm.info", "", 404, "/api/v2/vm.info: there is no such path"),
         ("GET", "vm.nothing", "", 404, "there is no such path"),
+        ("PUT", "vm.send-migration", "{}", 501, "vm.send-migration: flatboot does not support this request"),
         (
             "PUT",
             "vm.snapshot",
-            r#"{"destination_url": "file:///x"}"#,
-            501,
-            "vm.snapshot: flatboot does not support this request",
+            r#"{"destination_url": "x"}"#,
+            400,
+            "destination_url=x: must be file:// and the absolute",
         ),
+        (
+            "PUT",
+            "vm.restore",
+            r#"{"source_url": "file://x"}"#,
+            400,
+            "source_url=file://x: must be file:// and the absolute",
+        ),
+        ("PUT", "vm.restore", r#"{"source": "file:///x"}"#, 400, "vm.restore: "),
         ("PUT", "vm.resize-zone", r#"{"id": "a"}"#, 501, "vm.resize-zone: flatboot does not support this request"),
         ("PUT", "vm.resize", r#"{"desired_ram": 1}"#, 404, "there is no VM"),
         (

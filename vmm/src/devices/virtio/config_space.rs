@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::interrupt::Interrupt;
 use crate::devices::bus::lock;
+use crate::state::Mismatch;
 
 /// What the driver reads of a device, and what it may write of that. Clones are the same space.
 #[derive(Clone, Default)]
@@ -126,5 +127,33 @@ impl ConfigSpace {
 
     pub(super) fn generation(&self) -> u32 {
         lock(&self.0.state).generation
+    }
+
+    /// All of its bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        lock(&self.0.state).bytes.clone()
+    }
+
+    /// It is that of a device which was saved with these `bytes`, after so many changes: what the driver has written is there again.
+    /// What else is different must be in `free`, and counts as another change; whether there is any.
+    pub(super) fn restore(&self, saved: &[u8], generation: u32, free: &Range<usize>) -> Result<bool, Mismatch> {
+        let mut state = lock(&self.0.state);
+        let State { bytes, writable, .. } = &mut *state;
+        if bytes.len() != saved.len() {
+            return Err(Mismatch::of("length of the configuration space", saved.len(), bytes.len()));
+        }
+        let mut changed = false;
+        for (index, (is, was)) in bytes.iter_mut().zip(saved).enumerate().filter(|(_, (is, was))| *is != *was) {
+            if writable.contains(&index) {
+                *is = *was;
+            } else if free.contains(&index) {
+                changed = true;
+            } else {
+                let must = format!("{is:#x} as it is here: a disk's size, an interface's address or mtu");
+                return Err(Mismatch::of("configuration", format!("{was:#x} at byte {index}"), must));
+            }
+        }
+        state.generation = generation.wrapping_add(changed.into());
+        Ok(changed)
     }
 }

@@ -2,6 +2,7 @@
 //! What a virtio device is, whatever transport it is on.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use super::outside::Outside;
 use super::{ConfigSpace, Request};
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
+use crate::state::LaneState;
 
 /// Whether a queue can have a request done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +115,8 @@ pub struct Lane {
 ///
 /// Order: each time the driver is ready, [`activate`](Self::activate), then [`handle`](Self::handle) for every request until the
 /// driver resets the device. Between its reset and the next activation comes [`reset`](Self::reset). A pause comes between two
-/// requests: after [`pause`](Self::pause) nothing is called but [`resume`](Self::resume).
+/// requests: after [`pause`](Self::pause) nothing is called but [`save`](Self::save) and [`resume`](Self::resume). One that is made
+/// what was saved pauses first; then come [`activate`](Self::activate) and [`restore`](Self::restore).
 ///
 /// A device that does several requests at once has [`begin`](Self::begin), [`over`](Self::over) and [`wait`](Self::wait) besides.
 /// When it is reset or pauses, all that it has begun is over.
@@ -216,4 +219,19 @@ pub trait VirtioDevice: Send {
 
     /// The VM goes on.
     fn resume(&mut self) {}
+
+    /// During a pause, and once at construction: what it keeps besides features, queues and configuration space.
+    fn save(&mut self) -> LaneState {
+        LaneState::Nothing
+    }
+
+    /// It goes on from what was saved of one like it, of the same kind as it saves; a value that it cannot have is as if it were none.
+    /// Called behind [`activate`](Self::activate).
+    fn restore(&mut self, _state: LaneState) {}
+
+    /// What of its configuration space may be another one than it was when it was saved: what drivers ask again when they are told.
+    /// Asked for at construction.
+    fn renewed(&self) -> Range<usize> {
+        0..0
+    }
 }

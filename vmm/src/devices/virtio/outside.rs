@@ -18,6 +18,8 @@ pub struct Ring {
     pub available: u64,
     /// and of the used ring.
     pub used: u64,
+    /// Where in the available ring the next request is.
+    pub next: u16,
 }
 
 /// Who serves the queues, called by the device's worker but for [`connect`](Self::connect). Guest memory it has already.
@@ -25,8 +27,8 @@ pub trait Outside {
     /// At construction: what the driver rings, by queue, and what interrupts the driver.
     fn connect(&mut self, doorbells: &[EventFd], interrupt: &EventFd) -> io::Result<()>;
 
-    /// The driver is ready, behind [`activate`](super::VirtioDevice::activate): from now on these queues are served, from their
-    /// beginning. After an error none is.
+    /// The driver is ready, behind [`activate`](super::VirtioDevice::activate): from now on these queues are served, from where
+    /// they are. After an error none is.
     fn take(&mut self, rings: &[Ring]) -> io::Result<()>;
 
     /// Queue `queue` is served no more: guest memory is left alone when this returns.

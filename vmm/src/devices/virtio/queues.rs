@@ -4,6 +4,7 @@
 //! Their lock is held while a ring is looked at, never while a request is done. So a driver that resets the device does not
 //! wait for it; it is told that the reset is over once the last request in flight has left guest memory alone.
 
+use std::mem::discriminant;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::outside::{Outside, Ring};
 use super::{Request, VirtioDevice};
 use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
+use crate::state::{LaneState, Mismatch, Position, QueueState};
 
 /// After this many requests the queue waits its turn again, so that no guest keeps the worker from what else it is asked.
 const REQUESTS_PER_TURN: u32 = 16;
@@ -59,6 +61,21 @@ impl QueueSetup {
         Self { max_size, size: max_size, ready: false, descriptors: 0, available: 0, used: 0 }
     }
 
+    /// With how far the device is with it.
+    pub(super) const fn save(&self, position: Option<Position>) -> QueueState {
+        let Self { max_size, size, ready, descriptors, available, used } = *self;
+        QueueState { max_size, size, ready, descriptors, available, used, position }
+    }
+
+    /// One of a device that has room for `max_size` descriptors in it.
+    pub(super) fn restored(state: &QueueState, max_size: u16) -> Result<Self, Mismatch> {
+        if state.max_size != max_size {
+            return Err(Mismatch::of("room of a queue", state.max_size, max_size));
+        }
+        let QueueState { size, ready, descriptors, available, used, .. } = *state;
+        Ok(Self { max_size, size, ready, descriptors, available, used })
+    }
+
     fn build(&self, event_index: bool) -> Result<Queue, virtio_queue::Error> {
         let mut queue = Queue::new(self.max_size)?;
         queue.try_set_size(self.size)?;
@@ -93,17 +110,21 @@ struct State {
     /// What the device has not been told yet, in this order.
     reset: bool,
     activation: Option<u64>,
+    restoration: Option<LaneState>,
+    /// What the device keeps, as it was when it paused last.
+    kept: LaneState,
 }
 
 impl Queues {
-    /// Those of a device which is served outside have an event that wakes its worker.
+    /// Those of a device which is served outside have an event that wakes its worker. It keeps what is `kept`.
     pub(super) fn new(
         own: Range<usize>,
         memory: GuestMemory,
         interrupt: Arc<dyn Interrupt>,
         outside: Option<EventFd>,
+        kept: LaneState,
     ) -> Self {
-        let state = State { in_flight: vec![0; own.end], ..State::default() };
+        let state = State { in_flight: vec![0; own.end], kept, ..State::default() };
         Self { own, memory, interrupt, outside, state: Mutex::new(state), back: Condvar::new() }
     }
 
@@ -140,7 +161,7 @@ impl Queues {
     pub(super) fn reset(&self) {
         let mut state = lock(&self.state);
         state.live.clear();
-        state.activation = None;
+        (state.activation, state.restoration) = (None, None);
         state.reset = true;
         // Under the lock, or a late failure would mark the fresh device.
         self.interrupt.clear();
@@ -156,6 +177,56 @@ impl Queues {
         }
         self.tell_outside();
         self.wait_for(state, |state| state.is_stopped(index));
+    }
+
+    /// How far the device is with queue `index`, while it rests.
+    pub(super) fn position(&self, index: usize) -> Option<Position> {
+        let state = lock(&self.state);
+        let queue = state.live.get(index)?.as_ref()?;
+        let outside = match &state.kept {
+            LaneState::Vhost { available, .. } => available.get(index).copied(),
+            _ => None,
+        };
+        let available = outside.unwrap_or_else(|| queue.next_avail());
+        Some(Position { available, used: queue.next_used() })
+    }
+
+    /// What the device keeps besides.
+    pub(super) fn kept(&self) -> LaneState {
+        lock(&self.state).kept.clone()
+    }
+
+    /// The driver was ready, with `features`, and the device as far as `positions` say, by queue; it is told that by `kept`, too.
+    /// Without them the device waits for its reset.
+    pub(super) fn restore(
+        &self,
+        features: u64,
+        setups: &[QueueSetup],
+        positions: &[Option<Position>],
+        kept: LaneState,
+    ) -> Result<(), Mismatch> {
+        if discriminant(&self.kept()) != discriminant(&kept) {
+            return Err(Mismatch::Kind);
+        }
+        let event_index = features & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
+        let mut live = Vec::with_capacity(setups.len());
+        for (index, (setup, position)) in setups.iter().zip(positions).enumerate() {
+            let Some(position) = position.filter(|_| self.has(index)) else {
+                live.push(None);
+                continue;
+            };
+            let queue = setup.build(event_index).ok().filter(|queue| setup.ready && queue.is_valid(&self.memory));
+            let wrong = || Mismatch::of("queue", index, "one inside guest memory");
+            let mut queue = queue.ok_or_else(wrong)?;
+            queue.set_next_avail(position.available);
+            queue.set_next_used(position.used);
+            live.push(Some(queue));
+        }
+        let mut state = lock(&self.state);
+        (state.live, state.activation) = (live, Some(features));
+        (state.restoration, state.kept) = (Some(kept.clone()), kept);
+        self.tell_outside();
+        Ok(())
     }
 
     fn tell_outside(&self) {
@@ -272,32 +343,47 @@ impl Queues {
         }
     }
 
+    /// `device` rests: it hears all that there is to tell, and says what it keeps.
+    pub(super) fn keep(&self, device: &mut dyn VirtioDevice) {
+        if self.outside.is_some() {
+            self.lend(device);
+        } else {
+            self.tell(device);
+        }
+        let kept = device.save();
+        lock(&self.state).kept = kept;
+    }
+
     /// Tells `device` what the driver has done since the last time: once what it did for the driver before is over.
     fn tell(&self, device: &mut dyn VirtioDevice) {
-        let (reset, activation) = {
+        let (reset, activation, restoration) = {
             let mut state = lock(&self.state);
             if !state.is_quiet() {
                 return;
             }
-            (std::mem::take(&mut state.reset), state.activation.take())
+            (std::mem::take(&mut state.reset), state.activation.take(), state.restoration.take())
         };
         if reset {
             device.reset();
         }
         if let Some(features) = activation {
             device.activate(features);
+            if let Some(state) = restoration {
+                device.restore(state);
+            }
         }
     }
 
     /// Takes back from who serves `device` outside what the driver has taken back, and hands over what it has given.
     fn lend(&self, device: &mut dyn VirtioDevice) {
         let failed = device.outside().is_some_and(Outside::has_failed);
-        let (reset, activation, back, rings) = {
+        let (reset, activation, restoration, back, rings) = {
             let mut state = lock(&self.state);
             if failed && !state.reset {
                 self.fail(&mut state, &QueueError::Refused);
             }
             let (reset, activation) = (std::mem::take(&mut state.reset), state.activation.take());
+            let restoration = state.restoration.take();
             let rings = if activation.is_some() { self.rings(&mut state) } else { Vec::new() };
             let State { live, in_flight, .. } = &mut *state;
             let is_live = |queue: usize| live.get(queue).is_some_and(Option::is_some);
@@ -307,7 +393,7 @@ impl Queues {
             for ring in &rings {
                 in_flight.iter_mut().skip(ring.queue).take(1).for_each(|count| *count = 1);
             }
-            (reset, activation, back, rings)
+            (reset, activation, restoration, back, rings)
         };
         if let Some(outside) = device.outside() {
             for queue in &back {
@@ -319,6 +405,9 @@ impl Queues {
         }
         if let Some(features) = activation {
             device.activate(features);
+            if let Some(state) = restoration {
+                device.restore(state);
+            }
         }
         let taken =
             device.outside().map_or(Ok(()), |outside| if rings.is_empty() { Ok(()) } else { outside.take(&rings) });
@@ -351,7 +440,8 @@ impl Queues {
                 self.fail(state, &QueueError::Outside(queue));
                 return Vec::new();
             }
-            rings.push(Ring { queue, size: live.size(), descriptors, available, used });
+            let next = live.next_avail();
+            rings.push(Ring { queue, size: live.size(), descriptors, available, used, next });
         }
         rings
     }

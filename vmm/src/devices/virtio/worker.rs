@@ -65,6 +65,11 @@ impl VirtioWorker {
         self.device.thread()
     }
 
+    /// It is to rest as soon as it has a thread, and before it does anything.
+    pub fn rest_first(&self) {
+        self.orders.ask_to_pause();
+    }
+
     /// Starts the thread `name`. The first that it does is `begin`, whose result it keeps as long as it runs; without one it does
     /// nothing.
     pub fn start<G>(
@@ -95,6 +100,10 @@ impl VirtioWorker {
     }
 
     fn run(mut self, epoll: &Epoll) {
+        // One that is to rest before it works does not look at what there is.
+        if !self.obey() {
+            return;
+        }
         let mut events = [EpollEvent::default(); EVENTS];
         loop {
             let count = match epoll.wait(self.patience(), &mut events) {
@@ -156,6 +165,7 @@ impl VirtioWorker {
         }
         self.settle();
         self.device.pause();
+        self.queues.keep(&mut *self.device);
         let goes_on = self.orders.rest();
         self.device.resume();
         goes_on

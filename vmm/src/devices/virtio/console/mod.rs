@@ -20,6 +20,7 @@ use super::{Ready, Request, Source, VirtioDevice, gather, length, scatter};
 use crate::memory::GuestMemory;
 use crate::observe::devices::SerialCounters;
 use crate::sandbox::Kind;
+use crate::state::LaneState;
 
 const QUEUE_SIZE: u16 = 64;
 /// The queue of what is typed,
@@ -158,6 +159,20 @@ impl VirtioDevice for Console {
         // Memory that is not there is the guest's mistake.
         let _ = self.send(memory, request);
         0
+    }
+
+    fn save(&mut self) -> LaneState {
+        let typed = self.typed.get(self.start..self.end).unwrap_or_default().to_vec();
+        LaneState::Console { typed, written: self.written.clone() }
+    }
+
+    fn restore(&mut self, state: LaneState) {
+        let LaneState::Console { typed, mut written } = state else { return };
+        self.end = typed.len().min(PIECE);
+        self.start = 0;
+        self.typed.iter_mut().zip(typed).for_each(|(to, from)| *to = from);
+        written.truncate(PIECE);
+        self.written = written;
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a guest is told about its interface, whoever serves that.
 
+use std::ops::Range;
+
 use virtio_bindings::virtio_net::{
     VIRTIO_NET_F_CTRL_VQ, VIRTIO_NET_F_MAC, VIRTIO_NET_F_MQ, VIRTIO_NET_F_MRG_RXBUF, VIRTIO_NET_F_MTU,
     VIRTIO_NET_F_STATUS, VIRTIO_NET_S_LINK_UP,
@@ -54,6 +56,8 @@ impl Interface {
 
 /// Where `status` is in it: behind the address.
 pub(super) const STATUS: usize = 6;
+/// What a driver asks again when it is told that something has changed: the same.
+pub(super) const RENEWED: Range<usize> = STATUS..STATUS + 2;
 
 /// `status`, of a link that is up or not.
 pub(super) fn status(is_up: bool) -> [u8; 2] {

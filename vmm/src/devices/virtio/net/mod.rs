@@ -19,6 +19,7 @@ pub mod tap;
 pub mod vhost;
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ use crate::complaints::Complaints;
 use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
+use crate::state::LaneState;
 
 use control::Control;
 use frame::{FRAME_MAX, HEADER_SIZE};
@@ -45,7 +47,7 @@ pub use pairs::Switch;
 pub use vhost::Vhost;
 
 /// Where `num_buffers` is in it: the only field that is the device's own.
-const BUFFERS: std::ops::Range<u64> = 10..12;
+const BUFFERS: Range<u64> = 10..12;
 /// Of a pair, the queue of frames for the guest,
 const RECEIVE: usize = 0;
 /// and that of frames from it.
@@ -424,5 +426,20 @@ impl VirtioDevice for Net {
     fn reset(&mut self) {
         self.merges = false;
         self.received.forget();
+    }
+
+    /// A frame that is on its way is lost, as frames are.
+    fn save(&mut self) -> LaneState {
+        LaneState::Net { pairs: self.shared.pairs.used(self.driver) }
+    }
+
+    fn restore(&mut self, state: LaneState) {
+        if let LaneState::Net { pairs } = state {
+            self.shared.pairs.restore(self.driver, pairs);
+        }
+    }
+
+    fn renewed(&self) -> Range<usize> {
+        interface::RENEWED
     }
 }

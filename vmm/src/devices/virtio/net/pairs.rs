@@ -68,6 +68,13 @@ impl Pairs {
         done
     }
 
+    /// `driver` has said so before it was saved. What cannot be is one pair, and the driver's frames of the others are lost.
+    pub(super) fn restore(&self, driver: u32, pairs: u16) {
+        if (1..=self.most).contains(&pairs) && pairs != self.used(driver) {
+            self.use_so_many(driver, pairs);
+        }
+    }
+
     /// A driver is there now; `driver` says which, if asked under the lock: there may be another one by then.
     pub(super) fn follow(&self, driver: impl FnOnce() -> u32) {
         let mut others = lock(&self.others);

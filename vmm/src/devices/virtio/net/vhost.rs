@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -22,15 +23,17 @@ use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::control;
-use super::interface::Interface;
+use super::interface::{Interface, RENEWED};
 use super::link::Link;
 use super::pairs::{Pairs, Switch};
 use super::tap::Tap;
+use crate::bits::low16;
 use crate::devices::bus::lock;
 use crate::devices::virtio::outside::{Outside, Ring};
 use crate::devices::virtio::{ConfigSpace, Lane, Ready, Request, Source, VirtioDevice};
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
+use crate::state::LaneState;
 
 const DEVICE: &str = "/dev/vhost-net";
 /// What of a driver's features the kernel has to know, and every kernel does: all that is about queues, not about frames.
@@ -162,9 +165,9 @@ impl Pair {
 
     /// Tells the kernel where queue `queue` is.
     fn prepare(&self, queue: usize, ring: &Ring) -> Result<(), vhost::Error> {
-        let &Ring { size, descriptors, available, used, .. } = ring;
+        let &Ring { size, descriptors, available, used, next, .. } = ring;
         self.kernel.set_vring_num(queue, size)?;
-        self.kernel.set_vring_base(queue, 0)?;
+        self.kernel.set_vring_base(queue, next)?;
         let config = VringConfigData {
             queue_max_size: size,
             queue_size: size,
@@ -260,6 +263,17 @@ impl Pair {
             // Heard like any other one.
             self.faults.iter().for_each(|fault| drop(fault.write(1)));
         }
+    }
+
+    /// By queue, where the kernel goes on, while it has none of them.
+    fn bases(&self) -> [u16; QUEUES] {
+        [0, 1].map(|queue| {
+            let base = self.kernel.get_vring_base(queue).inspect_err(|error| {
+                tracing::warn!(%error, queue, "vhost-net does not say how far it is");
+            });
+            // A place in a ring has 16 bits.
+            low16(base.unwrap_or(0).into())
+        })
     }
 
     fn drop_faults(&self) -> bool {
@@ -377,6 +391,21 @@ impl VirtioDevice for Vhost {
 
     fn resume(&mut self) {
         self.pairs.iter().for_each(|pair| lock(pair).resume());
+    }
+
+    fn save(&mut self) -> LaneState {
+        let available = self.pairs.iter().flat_map(|pair| lock(pair).bases()).collect();
+        LaneState::Vhost { available, pairs: self.number.used(self.space.driver()) }
+    }
+
+    fn restore(&mut self, state: LaneState) {
+        if let LaneState::Vhost { pairs, .. } = state {
+            self.number.restore(self.space.driver(), pairs);
+        }
+    }
+
+    fn renewed(&self) -> Range<usize> {
+        RENEWED
     }
 }
 

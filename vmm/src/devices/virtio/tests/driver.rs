@@ -70,6 +70,13 @@ impl Driver {
         driver
     }
 
+    /// The same driver and its memory, of another device on a transport of its own.
+    pub(super) fn with_device(self, device: Box<dyn VirtioDevice>) -> Self {
+        let irq = EventFd::new(EFD_NONBLOCK).unwrap();
+        let (transport, workers) = VirtioMmio::new(device, &self.memory, irq.try_clone().unwrap()).unwrap();
+        Self { transport, workers, irq, ..self }
+    }
+
     pub(super) fn get(&mut self, register: u64) -> u32 {
         let mut data = [0; 4];
         self.transport.read(register, &mut data);

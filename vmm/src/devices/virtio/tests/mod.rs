@@ -17,6 +17,7 @@ mod net;
 mod outside;
 mod pairs;
 mod rng;
+mod saved;
 mod stream;
 mod worker;
 

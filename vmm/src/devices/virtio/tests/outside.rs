@@ -143,7 +143,7 @@ fn took(seen: &Mutex<Seen>) -> Vec<Ring> {
 }
 
 fn ring(queue: usize) -> Ring {
-    Ring { queue, size: QUEUE_SIZE, descriptors: 0x1000, available: 0x4000, used: 0x6000 }
+    Ring { queue, size: QUEUE_SIZE, descriptors: 0x1000, available: 0x4000, used: 0x6000, next: 0 }
 }
 
 fn wait(holds: impl Fn() -> bool) {

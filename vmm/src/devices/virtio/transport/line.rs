@@ -39,6 +39,12 @@ impl Line {
         self.needs_reset.load(Ordering::SeqCst)
     }
 
+    /// What it was when it was saved; nobody is interrupted for that.
+    pub(super) fn restore(&self, status: u32, needs_reset: bool) {
+        self.status.store(status & (VIRTIO_MMIO_INT_VRING | VIRTIO_MMIO_INT_CONFIG), Ordering::SeqCst);
+        self.needs_reset.store(needs_reset, Ordering::SeqCst);
+    }
+
     /// The cause is set before the line is raised: the line is an edge, and the handler looks once.
     fn raise(&self, cause: u32) {
         self.status.fetch_or(cause, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use virtio_bindings::virtio_config::{
@@ -22,11 +23,12 @@ use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRE
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::line::Line;
-use crate::devices::bus::{BusDevice, GuestRequest};
+use crate::devices::bus::{BusDevice, GuestRequest, Unsaved};
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
 use crate::devices::virtio::{ConfigSpace, Lane, VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
+use crate::state::{DeviceState, Mismatch, VirtioState};
 
 /// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
 /// 32 bits.
@@ -62,6 +64,10 @@ pub struct VirtioMmio {
     /// The driver has reset the device while requests were in flight: until the last one is over, the status reads as before and
     /// nothing can be written (virtio 1.2, section 2.4).
     resetting: bool,
+    /// What of the configuration space may be another one in a VM that is restored.
+    renewed: Range<usize>,
+    /// It is, and the driver has not been told.
+    untold: bool,
 }
 
 impl fmt::Debug for VirtioMmio {
@@ -91,6 +97,7 @@ impl VirtioMmio {
         let (device_type, config, features) = (device.device_type(), device.config(), device.features());
         let interrupt: Arc<dyn Interrupt> = line.clone();
         config.connect(Arc::clone(&interrupt));
+        let renewed = device.renewed();
         let is_outside = device.outside().is_some();
         let lanes = all_lanes(device, queues.len());
         let (mut driven, mut workers) = (Vec::with_capacity(lanes.len()), Vec::with_capacity(lanes.len()));
@@ -107,7 +114,8 @@ impl VirtioMmio {
                 }
                 None => (None, Arc::clone(&notify)),
             };
-            let shared = Arc::new(Queues::new(own, memory.clone(), Arc::clone(&interrupt), outside));
+            let (interrupt, kept) = (Arc::clone(&interrupt), device.save());
+            let shared = Arc::new(Queues::new(own, memory.clone(), interrupt, outside, kept));
             workers.push(VirtioWorker::new(device, Arc::clone(&shared), heard)?);
             driven.push(shared);
         }
@@ -126,6 +134,8 @@ impl VirtioMmio {
             outside: is_outside,
             status: 0,
             resetting: false,
+            renewed,
+            untold: false,
         };
         Ok((transport, workers))
     }
@@ -309,6 +319,28 @@ impl VirtioMmio {
         self.finish_reset();
     }
 
+    /// What the driver has described, or why it cannot be.
+    fn restore_queues(&mut self, state: &VirtioState) -> Result<(), Mismatch> {
+        if state.queues.len() != self.queues.len() {
+            return Err(Mismatch::of("number of queues", state.queues.len(), self.queues.len()));
+        }
+        if state.lanes.len() != self.driven.len() {
+            return Err(Mismatch::Kind);
+        }
+        for (setup, saved) in self.queues.iter_mut().zip(&state.queues) {
+            *setup = QueueSetup::restored(saved, setup.max_size)?;
+        }
+        if !self.has(VIRTIO_CONFIG_S_DRIVER_OK) {
+            return Ok(());
+        }
+        let positions: Vec<_> = state.queues.iter().map(|queue| queue.position).collect();
+        for (lane, kept) in self.driven.iter().zip(&state.lanes) {
+            lane.restore(self.accepted, &self.queues, &positions, kept.clone())?;
+        }
+        self.config.set_heard(true);
+        Ok(())
+    }
+
     fn finish_reset(&mut self) {
         if self.resetting && self.driven.iter().all(|lane| lane.is_quiet()) {
             self.resetting = false;
@@ -374,5 +406,64 @@ impl BusDevice for VirtioMmio {
             self.write_register(register, u32::from_le_bytes(value));
         }
         None
+    }
+
+    fn save(&mut self) -> Result<Option<DeviceState>, Unsaved> {
+        self.finish_reset();
+        if self.resetting {
+            return Err(Unsaved);
+        }
+        let position = |index| self.driven.iter().find_map(|lane| lane.position(index));
+        let queues = self.queues.iter().enumerate().map(|(index, queue)| queue.save(position(index)));
+        Ok(Some(DeviceState::Virtio(Box::new(VirtioState {
+            device_type: self.device_type,
+            accepted: self.accepted,
+            device_features_select: self.device_features_select,
+            driver_features_select: self.driver_features_select,
+            queue_select: self.queue_select,
+            status: self.status,
+            needs_reset: self.line.wants_reset(),
+            interrupt_status: self.line.status(),
+            config: self.config.bytes(),
+            config_generation: self.config.generation(),
+            queues: queues.collect(),
+            lanes: self.driven.iter().map(|lane| lane.kept()).collect(),
+        }))))
+    }
+
+    fn restore(&mut self, state: &DeviceState) -> Result<(), Mismatch> {
+        let DeviceState::Virtio(state) = state else { return Err(Mismatch::Kind) };
+        if state.device_type != self.device_type {
+            return Err(Mismatch::of("kind of virtio device", state.device_type, self.device_type));
+        }
+        let missing = state.accepted & !self.offered;
+        if missing != 0 {
+            let is = format!("{:#x}", state.accepted);
+            return Err(Mismatch::of("accepted features", is, format!("without {missing:#x}, which are not here")));
+        }
+        self.accepted = state.accepted;
+        self.device_features_select = state.device_features_select;
+        self.driver_features_select = state.driver_features_select;
+        self.queue_select = state.queue_select;
+        self.status = state.status;
+        if self.has(VIRTIO_CONFIG_S_FEATURES_OK) && !self.features_are_acceptable() {
+            return Err(Mismatch::of("status", state.status, "without FEATURES_OK, as features are"));
+        }
+        self.untold = self.config.restore(&state.config, state.config_generation, &self.renewed)?;
+        self.line.restore(state.interrupt_status, state.needs_reset);
+        self.restore_queues(state)
+    }
+
+    /// The driver may find that it was interrupted for nothing, and the device that it was notified for nothing: both look.
+    fn awake(&mut self) {
+        if !self.has(VIRTIO_CONFIG_S_DRIVER_OK) {
+            return;
+        }
+        // A full counter has a notification pending already.
+        self.notify.iter().for_each(|notify| drop(notify.write(1)));
+        if self.untold || self.line.wants_reset() {
+            self.line.changed();
+        }
+        self.line.used();
     }
 }

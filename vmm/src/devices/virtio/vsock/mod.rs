@@ -11,6 +11,7 @@ mod packet;
 mod tests;
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,18 +25,22 @@ use super::{ConfigSpace, Ready, Request, Source, VirtioDevice, gather, length, s
 use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
 use crate::sandbox::Kind;
+use crate::state::LaneState;
 use hub::Hub;
 use packet::{HEADER_SIZE, HOST_CID, Header};
 
 /// `VIRTIO_VSOCK_F_STREAM`.
 const FEATURE_STREAM: u64 = 1;
 const QUEUE_SIZE: u16 = 256;
-/// Events: there are none yet.
 const EVENT_QUEUE_SIZE: u16 = 8;
 /// The queue of packets for the guest,
 const RECEIVE: usize = 0;
-/// and that of packets from it.
+/// that of packets from it,
 const SEND: usize = 1;
+/// and that of events.
+const EVENT: usize = 2;
+/// The only event: all connections are gone, and the guest may have another context id (`VIRTIO_VSOCK_EVENT_TRANSPORT_RESET`).
+const TRANSPORT_RESET: [u8; 4] = [0; 4];
 /// Most bytes behind a header, as Linux has it.
 const DATA_MAX: usize = 64 << 10;
 
@@ -47,6 +52,8 @@ pub struct Vsock {
     data: Vec<u8>,
     limits: BothWays,
     counters: Arc<TrafficCounters>,
+    /// The guest knows connections that are not there, and has not been told.
+    resets: bool,
 }
 
 /// Why a packet from the guest is not taken.
@@ -64,7 +71,7 @@ impl Vsock {
     pub fn new(cid: u32, listener: UnixListener, path: PathBuf, limits: BothWays) -> io::Result<Self> {
         let hub = Hub::new(cid.into(), listener, path)?;
         let counters = Arc::new(TrafficCounters::of_packets());
-        Ok(Self { cid, hub, data: Vec::new(), limits, counters })
+        Ok(Self { cid, hub, data: Vec::new(), limits, counters, resets: false })
     }
 
     /// What it counts by.
@@ -145,6 +152,9 @@ impl VirtioDevice for Vsock {
     }
 
     fn ready(&mut self, queue: usize) -> Ready {
+        if queue == EVENT {
+            return if self.resets { Ready::Now } else { Ready::WhenWoken };
+        }
         if queue == SEND {
             // Not for the guest's sake: programs have room for what has waited.
             self.hub.flush();
@@ -162,6 +172,11 @@ impl VirtioDevice for Vsock {
     }
 
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
+        if queue == EVENT {
+            self.resets = false;
+            let written = scatter(memory, &request.writable, 0, &TRANSPORT_RESET);
+            return written.ok().and_then(|written| u32::try_from(written).ok()).unwrap_or(0);
+        }
         if queue == RECEIVE {
             return self.receive(memory, request).unwrap_or_else(|error| {
                 self.complain(&error);
@@ -178,5 +193,16 @@ impl VirtioDevice for Vsock {
 
     fn reset(&mut self) {
         self.hub.reset();
+        self.resets = false;
+    }
+
+    /// Programs of the host cannot be saved, and so connections to them cannot.
+    fn restore(&mut self, _: LaneState) {
+        self.resets = true;
+    }
+
+    /// A guest asks for its context id when it hears of a reset.
+    fn renewed(&self) -> Range<usize> {
+        0..size_of::<u64>()
     }
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A snapshot as its owner sees it: a directory with two files, `state` and `memory`. It has its name when all of it is safe on the
+//! disk, and not before: whoever is killed meanwhile leaves nothing of that name.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+const STATE: &str = "state";
+const MEMORY: &str = "memory";
+
+/// Why there is no snapshot at a path.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// Not a path that can get one.
+    #[error("must be an absolute path of a directory that is not there yet, or empty")]
+    Path,
+    /// Something is there.
+    #[error("is there, and not an empty directory: must be another path, or emptied before")]
+    Taken,
+    /// Somebody else is making one.
+    #[error("a snapshot is being written there: must be over before")]
+    Busy,
+    /// The host does not let it be made.
+    #[error("cannot be made")]
+    Make(#[source] io::Error),
+    /// There is none.
+    #[error("{0}: there is no such file: must be a directory that vm.snapshot has written")]
+    Missing(&'static str),
+    /// The host does not let it be read.
+    #[error("{file}: cannot be opened")]
+    Open {
+        /// Which file of it.
+        file: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A snapshot that is being written. Dropping it removes what there is of it.
+#[derive(Debug)]
+pub struct Unfinished {
+    path: PathBuf,
+    /// Where it is meanwhile: beside that, with a name that begins with a point.
+    partial: PathBuf,
+    /// That directory, locked as long as somebody writes.
+    directory: File,
+    parent: File,
+    finished: bool,
+    /// Where the state goes,
+    pub state: File,
+    /// and where the content of memory goes.
+    pub memory: File,
+}
+
+impl Unfinished {
+    /// Begins one that will be at `path`. What somebody who was killed has left there of another one is removed.
+    pub fn begin(path: &Path) -> Result<Self, DirectoryError> {
+        let (Some(parent), Some(name), true) = (path.parent(), path.file_name(), path.is_absolute()) else {
+            return Err(DirectoryError::Path);
+        };
+        check_free(path)?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(".partial");
+        let partial = parent.join(hidden);
+        let parent = File::open(parent).map_err(DirectoryError::Make)?;
+        match DirBuilder::new().mode(0o700).create(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(DirectoryError::Make(error)),
+            _ => {}
+        }
+        let directory = File::open(&partial).map_err(DirectoryError::Make)?;
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(DirectoryError::Busy),
+            Err(error) => return Err(DirectoryError::Make(error.into())),
+        }
+        // It may have become somebody's snapshot before it was locked.
+        if !is_same(&directory, &partial) {
+            return Err(DirectoryError::Busy);
+        }
+        let made = clear(&partial).and_then(|()| Ok((create(&partial, STATE)?, create(&partial, MEMORY)?)));
+        let (state, memory) = made.map_err(DirectoryError::Make).inspect_err(|_| remove(&partial))?;
+        Ok(Self { path: path.to_owned(), partial, directory, parent, finished: false, state, memory })
+    }
+
+    /// Where it will be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Both files are written and safe: from now on it is there.
+    pub fn finish(mut self) -> Result<(), DirectoryError> {
+        let rename = || {
+            self.directory.sync_all()?;
+            // It replaces an empty directory, and nothing else.
+            fs::rename(&self.partial, &self.path)?;
+            self.parent.sync_all()
+        };
+        rename().map_err(DirectoryError::Make)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.finished {
+            remove(&self.partial);
+        }
+    }
+}
+
+/// The files of the snapshot at `path`: state, and the content of memory.
+pub fn open(path: &Path) -> Result<(File, File), DirectoryError> {
+    let open = |file| {
+        let opened = File::open(path.join(file)).and_then(|opened| {
+            if opened.metadata()?.is_file() { Ok(opened) } else { Err(io::Error::other("is not a regular file")) }
+        });
+        opened.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => DirectoryError::Missing(file),
+            _ => DirectoryError::Open { file, source },
+        })
+    };
+    Ok((open(STATE)?, open(MEMORY)?))
+}
+
+/// Whether nothing is at `path`, or nothing in it.
+fn check_free(path: &Path) -> Result<(), DirectoryError> {
+    match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(false) => Err(DirectoryError::Taken),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(DirectoryError::Taken),
+        Err(error) => Err(DirectoryError::Make(error)),
+    }
+}
+
+fn is_same(directory: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (one, other) = (directory.metadata().map(identity), fs::symlink_metadata(path).map(identity));
+    one.ok().is_some_and(|one| other.is_ok_and(|other| one == other))
+}
+
+fn create(directory: &Path, name: &str) -> io::Result<File> {
+    File::options().write(true).create_new(true).mode(0o600).open(directory.join(name))
+}
+
+/// What was begun there and never finished is nobody's.
+fn clear(directory: &Path) -> io::Result<()> {
+    [STATE, MEMORY].into_iter().try_for_each(|name| match fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    })
+}
+
+fn remove(directory: &Path) {
+    if let Err(error) = clear(directory).and_then(|()| fs::remove_dir(directory)) {
+        tracing::warn!(%error, "{}: a part of a snapshot is left there", directory.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn it_is_there_when_it_is_finished() {
+        let parent = tempfile::tempdir().unwrap();
+        for (name, made) in [("new", false), ("empty", true)] {
+            let path = parent.path().join(name);
+            if made {
+                fs::create_dir(&path).unwrap();
+            }
+            let mut begun = Unfinished::begin(&path).unwrap();
+            begun.state.write_all(b"s").unwrap();
+            begun.memory.write_all(b"m").unwrap();
+            assert!(!path.join(STATE).exists());
+            begun.finish().unwrap();
+            assert_eq!(names(&path), [MEMORY, STATE]);
+            let (state, memory) = open(&path).unwrap();
+            let contents = [state, memory].map(|file| io::read_to_string(file).unwrap());
+            assert_eq!(contents, ["s", "m"]);
+        }
+        assert_eq!(names(parent.path()), ["empty", "new"]);
+    }
+
+    #[test]
+    fn what_is_not_finished_is_gone() {
+        let parent = tempfile::tempdir().unwrap();
+        drop(Unfinished::begin(&parent.path().join("a")).unwrap());
+        assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_dead_one_has_left_is_taken_over() {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, left) = (parent.path().join("a"), parent.path().join(".a.partial"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join(MEMORY), "left").unwrap();
+        let begun = Unfinished::begin(&path).unwrap();
+        assert!(matches!(Unfinished::begin(&path), Err(DirectoryError::Busy)));
+        begun.finish().unwrap();
+        assert_eq!(fs::read_to_string(path.join(MEMORY)).unwrap(), "");
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let (full, file) = (parent.path().join("full"), parent.path().join("file"));
+        fs::create_dir(&full).unwrap();
+        fs::write(full.join("x"), "").unwrap();
+        fs::write(&file, "").unwrap();
+        for path in [&full, &file] {
+            assert!(matches!(Unfinished::begin(path), Err(DirectoryError::Taken)));
+        }
+        for path in ["/", "relative", "/tmp/.."] {
+            assert!(matches!(Unfinished::begin(Path::new(path)), Err(DirectoryError::Path)), "{path}");
+        }
+        let nowhere = parent.path().join("no/where");
+        assert!(matches!(Unfinished::begin(&nowhere), Err(DirectoryError::Make(_))));
+        assert!(matches!(open(&full), Err(DirectoryError::Missing(STATE))));
+        assert_eq!(names(parent.path()), ["file", "full"]);
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a VM is at a moment, apart from what it is made of: structures that can be written to a file, and read by another flatboot of
+//! the same version; and the content of its memory beside them.
+
+mod device;
+mod directory;
+mod file;
+pub mod image;
+mod machine;
+mod whole;
+
+pub use device::{DeviceState, LaneState, Mismatch, Placed, Position, QueueState, SerialState, VirtioState};
+pub use directory::{DirectoryError, Unfinished, open};
+pub use file::{StateFileError, VERSION, read, write};
+pub use machine::{Controllers, MachineState, VcpuState};
+pub use whole::{DeviceStates, Whole};
