@@ -10,6 +10,7 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 pub(crate) const NLM_F_REQUEST: u16 = 1;
 pub(crate) const NLM_F_REQUEST_ACK: u16 = 1 | 4;
+const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const IFF_UP: u32 = 1;
@@ -59,7 +60,7 @@ fn new_address(index: u32, address: Ipv4Addr) -> [u8; 32] {
     let mut message = [0; 32];
     message[0..4].copy_from_slice(&32u32.to_ne_bytes());
     message[4..6].copy_from_slice(&RTM_NEWADDR.to_ne_bytes());
-    message[6..8].copy_from_slice(&(NLM_F_REQUEST_ACK | NLM_F_CREATE).to_ne_bytes());
+    message[6..8].copy_from_slice(&(NLM_F_REQUEST_ACK | NLM_F_REPLACE | NLM_F_CREATE).to_ne_bytes());
     message[16..18].copy_from_slice(&[AF_INET, PREFIX]);
     message[20..24].copy_from_slice(&index.to_ne_bytes());
     message[24..26].copy_from_slice(&8u16.to_ne_bytes());

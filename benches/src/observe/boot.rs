@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn inits_line_is_timed_by_its_first_word() {
-        let script = "printf 'FLATBOOT {'; sleep 0.3; echo '\"check\":\"start\"}'; exec sleep 1000";
+        let script = "printf 'FLATBOOT {'; sleep 1; echo '\"check\":\"start\"}'; exec sleep 1000";
         let ns = Mutex::new(Vec::new());
         let mut child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         lines(child.stdout.take().unwrap(), |at, line| {
@@ -399,7 +399,8 @@ mod tests {
         child.wait().unwrap();
         let (at, end, line) = ns.into_inner().unwrap().remove(0);
         assert_eq!(line, "FLATBOOT {\"check\":\"start\"}");
-        assert!(end - at >= 300_000_000, "the script slept so long: {}", end - at);
+        // A busy host is late to see the first word; that is not half of what the script sleeps.
+        assert!(end - at >= 500_000_000, "the script slept twice as long: {}", end - at);
     }
 
     #[test]
