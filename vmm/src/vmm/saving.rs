@@ -30,9 +30,7 @@ impl Vmm {
     /// The thread of snapshot number `snapshot` has ended.
     pub(super) fn written(&mut self, snapshot: u64, result: Result<(), SnapshotError>) {
         let Some(writing) = self.writing.take_if(|writing| writing.snapshot == snapshot) else { return };
-        let is_there = result.is_ok();
-        writing.finish(result);
-        if is_there {
+        if writing.finish(result) {
             self.events.vm("snapshotted");
         }
     }

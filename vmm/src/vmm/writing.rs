@@ -54,13 +54,15 @@ impl Writing {
         }
     }
 
-    /// Its files are written, or not: it is there, or it is gone.
-    pub(super) fn finish(self, result: Result<(), SnapshotError>) {
+    /// Its files are written, or not: it is there, or it is gone. Which of both.
+    pub(super) fn finish(self, result: Result<(), SnapshotError>) -> bool {
         let Self { destination, reply, .. } = self;
         let path = destination.path().to_owned();
         let finish = || destination.finish().map_err(|source| SnapshotError::Directory { path, source });
         let done = result.and_then(|()| finish());
+        let is_there = done.is_ok();
         reply.send(done.map(|()| Answer::Done).map_err(VmmError::Snapshot));
+        is_there
     }
 }
 
