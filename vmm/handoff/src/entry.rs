@@ -9,6 +9,9 @@ bitflags! {
     pub struct RegionFlags: u32 {
         /// Its content is zero and no one has written to it.
         const ZEROED = 1;
+        /// It is no memory yet: the kernel plans it and owns none of it until the VMM releases it. Firmware's memory map does
+        /// not have it, nothing may touch it.
+        const HELD = 1 << 1;
     }
 }
 
@@ -32,6 +35,12 @@ impl Region {
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.base.saturating_add(self.length)
+    }
+
+    /// Whether it is only planned.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        self.flags.contains(RegionFlags::HELD)
     }
 }
 

@@ -63,6 +63,14 @@ pub enum TableError {
     Flags { index: usize, flags: u32, known: u32 },
     #[error("region {index}: base {base:#x}, length {length:#x}: must be multiples of {PAGE_SIZE:#x}")]
     PageAlignment { index: usize, base: u64, length: u64 },
+    #[error("region {index}: flags {flags:#x}: a held region must have no flag but {held:#x}")]
+    HeldFlags { index: usize, flags: u32, held: u32 },
+    #[error(
+        "region {index}: base {base:#x}, length {length:#x}: must be multiples of {SECTION_SIZE:#x}, as it is held"
+    )]
+    HeldAlignment { index: usize, base: u64, length: u64 },
+    #[error("region {index}: follows a held region: must be held, too")]
+    HeldOrder { index: usize },
     #[error(
         "region {index}: base {base:#x}, length {length:#x}: must be multiples of {SECTION_SIZE:#x} unless it is node {node}'s first or last"
     )]
@@ -72,7 +80,9 @@ pub enum TableError {
 
     #[error("arena {index}: base {base:#x}, length {length:#x}: must be multiples of {ARENA_ALIGN:#x}")]
     ArenaAlignment { index: usize, base: u64, length: u64 },
-    #[error("arena {index}: {base:#x} to {end:#x}, node {node}: must be inside one region of its node")]
+    #[error(
+        "arena {index}: {base:#x} to {end:#x}, node {node}: must be inside one region of its node that is not held"
+    )]
     Outside { index: usize, base: u64, end: u64, node: u32 },
 
     #[error("buffer of {bytes} bytes: must hold {needed}")]

@@ -34,9 +34,12 @@ where
     A: Iterator<Item = Arena>,
 {
     let mut end = 0;
+    let mut held = false;
     for (index, region) in regions.clone().enumerate() {
         check_range(Entry::Region(index), region.base, region.length, end)?;
         check_region(index, &region)?;
+        check_held(index, &region, held)?;
+        held = region.is_held();
         end = region.end();
     }
     check_sections(&regions)?;
@@ -50,9 +53,9 @@ where
         check_arena(index, &arena)?;
         end = arena.end();
         while home.next_if(|region| region.end() <= arena.base).is_some() {}
-        let inside = home
-            .peek()
-            .is_some_and(|region| region.base <= arena.base && end <= region.end() && region.node == arena.node);
+        let inside = home.peek().is_some_and(|region| {
+            !region.is_held() && region.base <= arena.base && end <= region.end() && region.node == arena.node
+        });
         if !inside {
             return Err(TableError::Outside { index, base: arena.base, end, node: arena.node });
         }
@@ -86,13 +89,29 @@ fn check_region(index: usize, region: &Region) -> Result<(), TableError> {
     Ok(())
 }
 
+/// What a kernel is to take later, it takes by sections, from the first held region to the last.
+fn check_held(index: usize, region: &Region, follows_held: bool) -> Result<(), TableError> {
+    let &Region { base, length, flags, .. } = region;
+    if !region.is_held() {
+        return if follows_held { Err(TableError::HeldOrder { index }) } else { Ok(()) };
+    }
+    if flags != RegionFlags::HELD {
+        let held = RegionFlags::HELD.bits();
+        return Err(TableError::HeldFlags { index, flags: flags.bits(), held });
+    }
+    if !(base | length).is_multiple_of(SECTION_SIZE) {
+        return Err(TableError::HeldAlignment { index, base, length });
+    }
+    Ok(())
+}
+
 /// Regions in the middle of a node's memory that begin or end within a section could share it, and sections are what threads
-/// take.
+/// take. Held regions, which are whole sections, make no other one a region in the middle.
 fn check_sections(regions: &(impl Iterator<Item = Region> + Clone)) -> Result<(), TableError> {
     let mut rest = regions.clone();
     let mut index = 0;
     while let Some(Region { base, length, node, .. }) = rest.next() {
-        let same_node = |other: Region| other.node == node;
+        let same_node = |other: Region| other.node == node && !other.is_held();
         if !(base | length).is_multiple_of(SECTION_SIZE)
             && rest.clone().any(same_node)
             && regions.clone().take(index).any(same_node)

@@ -138,10 +138,10 @@ fn counts() {
 #[test]
 fn region_flags() {
     // Those of version 1 that told the kernel nothing are gone.
-    for unknown in [0x2, 0x5, 0x8, 0x11, 0x8000_0000] {
+    for unknown in [0x4, 0x5, 0x8, 0x11, 0x8000_0000] {
         let flags = RegionFlags::from_bits_retain(unknown);
-        let error = TableError::Flags { index: 0, flags: unknown, known: 1 };
-        let message = format!("region 0: flags {unknown:#x}: must have no bit outside 0x1");
+        let error = TableError::Flags { index: 0, flags: unknown, known: 3 };
+        let message = format!("region 0: flags {unknown:#x}: must have no bit outside 0x3");
         both_reject(&[Region { flags, ..region(0, S) }], &[], error, &message);
     }
 }
@@ -244,10 +244,58 @@ fn arenas() {
     // Before every region, across two regions, in a region of another node, after every region.
     for base in [0, 2 * S - A, 2 * S, 3 * S] {
         let end = base + 2 * A;
-        let message = format!("arena 0: {base:#x} to {end:#x}, node 0: must be inside one region of its node");
+        let message =
+            format!("arena 0: {base:#x} to {end:#x}, node 0: must be inside one region of its node that is not held");
         let error = TableError::Outside { index: 0, base, end, node: 0 };
         both_reject(&home, &[arena(base, 2 * A)], error, &message);
     }
+}
+
+fn held(base: u64, length: u64) -> Region {
+    Region { flags: RegionFlags::HELD, ..region(base, length) }
+}
+
+#[test]
+fn held_regions() {
+    let first = region(0, S);
+    let both = RegionFlags::HELD | RegionFlags::ZEROED;
+    both_reject(
+        &[first, Region { flags: both, ..region(S, S) }],
+        &[],
+        TableError::HeldFlags { index: 1, flags: 3, held: 2 },
+        "region 1: flags 0x3: a held region must have no flag but 0x2",
+    );
+    for (base, length) in [(S + PAGE_SIZE, S), (S, PAGE_SIZE), (S + PAGE_SIZE, S - PAGE_SIZE)] {
+        let message =
+            format!("region 1: base {base:#x}, length {length:#x}: must be multiples of 0x8000000, as it is held");
+        both_reject(&[first, held(base, length)], &[], TableError::HeldAlignment { index: 1, base, length }, &message);
+    }
+    both_reject(
+        &[first, held(S, S), region(2 * S, S)],
+        &[],
+        TableError::HeldOrder { index: 2 },
+        "region 2: follows a held region: must be held, too",
+    );
+    both_reject(
+        &[first, held(S, S)],
+        &[arena(S, ARENA_ALIGN)],
+        TableError::Outside { index: 0, base: S, end: S + ARENA_ALIGN, node: 0 },
+        "arena 0: 0x8000000 to 0x8200000, node 0: must be inside one region of its node that is not held",
+    );
+}
+
+/// The last region before held ones ends where it likes, as the last of its node does.
+#[test]
+fn held_regions_do_not_make_another_one_a_region_in_the_middle() {
+    let regions = [region(0, S), region(S, S + PAGE_SIZE), held(3 * S, S), held(8 * S, 2 * S)];
+    let bytes = lay_out(&regions, &[arena(0, ARENA_ALIGN)]);
+    assert!(Table::parse(&bytes).unwrap().regions().eq(regions));
+    assert_eq!(regions.map(|region| region.is_held()), [false, false, true, true]);
+    // In the section where that one ends there is no held memory, whatever its node.
+    let base = 2 * S + PAGE_SIZE;
+    let error = TableError::Order { entry: Entry::Region(2), base: 2 * S, end: base };
+    let message = format!("region 2: base 0x10000000: must not be below the end of the one before, {base:#x}");
+    both_reject(&[regions[0], regions[1], held(2 * S, S)], &[], error, &message);
 }
 
 /// What an arena said in version 1 beside its place meant nothing to any kernel; the field stays empty.

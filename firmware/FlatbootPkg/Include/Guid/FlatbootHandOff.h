@@ -48,7 +48,8 @@
 /// Region flags.
 ///
 #define FLATBOOT_HANDOFF_REGION_ZEROED  0x1
-#define FLATBOOT_HANDOFF_REGION_FLAGS   0x1
+#define FLATBOOT_HANDOFF_REGION_HELD    0x2
+#define FLATBOOT_HANDOFF_REGION_FLAGS   0x3
 
 typedef struct {
   ///

@@ -51,6 +51,9 @@ typedef enum {
   FlatbootRuleOrder,
   FlatbootRuleFlags,
   FlatbootRulePageAlignment,
+  FlatbootRuleHeldFlags,
+  FlatbootRuleHeldAlignment,
+  FlatbootRuleHeldOrder,
   FlatbootRuleSectionAlignment,
   FlatbootRuleSharedSection,
   FlatbootRuleArenaAlignment,
@@ -239,8 +242,8 @@ FlatbootNormalizeMemoryMap (
 /**
   Builds the hand-off.
 
-  With a plan, its regions stay what they are, so that a kernel works in the same units whatever way it was booted; each must
-  be memory, no matter whose. ZEROED stays only where the whole region is untouched and free. An arena that is not free as a
+  With a plan, its regions stay what they are, so that a kernel works in the same units whatever way it was booted; each that
+  is not held must be memory, no matter whose. ZEROED stays only where the whole region is untouched and free. An arena that is not free as a
   whole is dropped, the others stay.
 
   Without a plan, regions follow from the memory map: one a range of memory, from FLATBOOT_LOWEST_REGION up, on node 0, without

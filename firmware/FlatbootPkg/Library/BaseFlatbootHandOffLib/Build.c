@@ -104,7 +104,7 @@ IsAsPlanned (
 }
 
 /**
-  Checks that all regions of the plan are memory.
+  Checks that all regions of the plan are memory, but for those that are held.
 
   @param[in]  Input    The memory.
   @param[in]  Plan     A plan that keeps every rule.
@@ -127,7 +127,11 @@ CheckPlan (
 
   for (Index = 0; Index < Plan->RegionCount; Index++) {
     Region = &FLATBOOT_HANDOFF_REGIONS (Plan)[Index];
-    End    = MemoryEnd (Input, Region->Base, FALSE);
+    if (IS_HELD (Region)) {
+      continue;
+    }
+
+    End = MemoryEnd (Input, Region->Base, FALSE);
     if (End < Region->Base + Region->Length) {
       return Report (
                Finding,
@@ -290,8 +294,8 @@ CutToSections (
 /**
   Builds the hand-off.
 
-  With a plan, its regions stay what they are, so that a kernel works in the same units whatever way it was booted; each must
-  be memory, no matter whose. ZEROED stays only where the whole region is untouched and free. An arena that is not free as a
+  With a plan, its regions stay what they are, so that a kernel works in the same units whatever way it was booted; each that
+  is not held must be memory, no matter whose. ZEROED stays only where the whole region is untouched and free. An arena that is not free as a
   whole is dropped, the others stay.
 
   Without a plan, regions follow from the memory map: one a range of memory, from FLATBOOT_LOWEST_REGION up, on node 0, without

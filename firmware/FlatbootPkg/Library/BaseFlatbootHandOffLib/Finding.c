@@ -86,6 +86,20 @@ STATIC CONST RULE_LINE  mLines[] = {
     { FLATBOOT_HANDOFF_PAGE_SIZE }
   },
   {
+    FlatbootRuleHeldFlags,
+    "plan: %e: flags %x: a held region must have no flag but %X",
+    { FLATBOOT_HANDOFF_REGION_HELD }
+  },
+  {
+    FlatbootRuleHeldAlignment,
+    "plan: %e: base %x, length %x: must be multiples of %X, as it is held",
+    { FLATBOOT_HANDOFF_SECTION_SIZE }
+  },
+  {
+    FlatbootRuleHeldOrder,
+    "plan: %e: follows a held region: must be held, too"
+  },
+  {
     FlatbootRuleSectionAlignment,
     "plan: %e: base %x, length %x: must be multiples of %X unless it is node %u's first or last",
     { FLATBOOT_HANDOFF_SECTION_SIZE }
@@ -101,7 +115,7 @@ STATIC CONST RULE_LINE  mLines[] = {
   },
   {
     FlatbootRuleOutside,
-    "plan: %e: %x to %x, node %u: must be inside one region of its node"
+    "plan: %e: %x to %x, node %u: must be inside one region of its node that is not held"
   },
   {
     FlatbootRuleMapStride,

@@ -23,6 +23,11 @@
 ///
 #define IS_MULTIPLE(Value, Align)  (((Value) & ((Align) - 1)) == 0)
 
+///
+/// Whether a region is only planned: no memory until the VMM releases it.
+///
+#define IS_HELD(Region)  (((Region)->Flags & FLATBOOT_HANDOFF_REGION_HELD) != 0)
+
 /**
   Clears a finding: no rule is broken.
 

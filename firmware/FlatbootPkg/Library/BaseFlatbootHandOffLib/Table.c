@@ -184,14 +184,61 @@ CheckRegion (
 }
 
 /**
-  Looks for a region of a node.
+  Checks the rules for held regions: they are whole sections, have no other flag, and only held ones follow them.
+
+  @param[in]  Region       A region that is right by itself.
+  @param[in]  Index        Which one.
+  @param[in]  FollowsHeld  Whether the one before it is held.
+  @param[out] Finding      The broken rule, if there is one.
+
+  @retval RETURN_SUCCESS           They are kept.
+  @retval RETURN_COMPROMISED_DATA  Finding says what is wrong.
+**/
+STATIC
+RETURN_STATUS
+CheckHeld (
+  IN  CONST FLATBOOT_HANDOFF_REGION  *Region,
+  IN  UINTN                          Index,
+  IN  BOOLEAN                        FollowsHeld,
+  OUT FLATBOOT_FINDING               *Finding
+  )
+{
+  if (!IS_HELD (Region)) {
+    if (FollowsHeld) {
+      return Report (Finding, FlatbootRuleHeldOrder, FlatbootEntryRegion, Index, 0, 0, 0);
+    }
+
+    return RETURN_SUCCESS;
+  }
+
+  if (Region->Flags != FLATBOOT_HANDOFF_REGION_HELD) {
+    return Report (Finding, FlatbootRuleHeldFlags, FlatbootEntryRegion, Index, Region->Flags, 0, 0);
+  }
+
+  if (!IS_MULTIPLE (Region->Base | Region->Length, FLATBOOT_HANDOFF_SECTION_SIZE)) {
+    return Report (
+             Finding,
+             FlatbootRuleHeldAlignment,
+             FlatbootEntryRegion,
+             Index,
+             Region->Base,
+             Region->Length,
+             0
+             );
+  }
+
+  return RETURN_SUCCESS;
+}
+
+/**
+  Looks for a region of a node that is not held.
 
   @param[in] Regions  The regions.
   @param[in] From     The first one to look at.
   @param[in] To       The one after the last one to look at.
   @param[in] Node     The node.
 
-  @return The first region of that node, or To if there is none.
+  @return The first such region, or To if there is none.
 **/
 STATIC
 UINTN
@@ -202,7 +249,7 @@ FindNode (
   IN UINT32                         Node
   )
 {
-  while ((From < To) && (Regions[From].Node != Node)) {
+  while ((From < To) && ((Regions[From].Node != Node) || IS_HELD (&Regions[From]))) {
     From++;
   }
 
@@ -211,6 +258,7 @@ FindNode (
 
 /**
   Checks that only the first and the last region of a node begin or end within a section: two in the middle could share it.
+  Held regions, which are whole sections, make no other one a region in the middle.
 
   @param[in]  Regions  Regions that are right by themselves, sorted.
   @param[in]  Count    How many.
@@ -376,6 +424,10 @@ CheckRegions (
       Status = CheckRegion (&Regions[Index], Index, Finding);
     }
 
+    if (!RETURN_ERROR (Status)) {
+      Status = CheckHeld (&Regions[Index], Index, (BOOLEAN)((Index > 0) && IS_HELD (&Regions[Index - 1])), Finding);
+    }
+
     if (RETURN_ERROR (Status)) {
       return Status;
     }
@@ -433,7 +485,9 @@ CheckArenas (
       Home++;
     }
 
-    if ((Arenas[Index].Base < Home->Base) || (End > Home->Base + Home->Length) || (Arenas[Index].Node != Home->Node)) {
+    if ((Arenas[Index].Base < Home->Base) || (End > Home->Base + Home->Length) || (Arenas[Index].Node != Home->Node) ||
+        IS_HELD (Home))
+    {
       return Report (
                Finding,
                FlatbootRuleOutside,

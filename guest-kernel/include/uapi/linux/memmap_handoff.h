@@ -31,7 +31,8 @@
 
 /* Region flags. */
 #define MEMMAP_HANDOFF_REGION_ZEROED	0x1
-#define MEMMAP_HANDOFF_REGION_FLAGS	0x1
+#define MEMMAP_HANDOFF_REGION_HELD	0x2
+#define MEMMAP_HANDOFF_REGION_FLAGS	0x3
 
 struct memmap_handoff_header {
 	__le64 magic;

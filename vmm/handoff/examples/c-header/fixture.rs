@@ -91,6 +91,9 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     // What a table says is not looked at before its checksum is right.
     cases.push(case(&sample, vec![Edit { offset: wire::HEADER_LEN, size: 8, value: 1 }], false, whole));
+    // An arena that is moved into a held region of its node.
+    let last_arena = whole - wire::ARENA_LEN;
+    cases.push(case(&sample, vec![Edit { offset: last_arena, size: 8, value: 97 * SECTION_SIZE }], true, whole));
     cases
 }
 
@@ -132,7 +135,7 @@ fn values(old: u64, size: usize) -> Vec<u64> {
     let steps = [512, PAGE_SIZE, ARENA_ALIGN, SECTION_SIZE];
     let near = steps.into_iter().flat_map(|step| [old.wrapping_add(step), old.wrapping_sub(step)]);
     let mut values: Vec<_> = if size == 4 {
-        vec![0, 1, 2, 4, 8, old + 1, 0x1001, u32::MAX.into()]
+        vec![0, 1, 2, 3, 4, 8, old + 1, 0x1001, u32::MAX.into()]
     } else {
         near.chain([0, ADDRESS_END, u64::MAX]).collect()
     };
@@ -142,7 +145,8 @@ fn values(old: u64, size: usize) -> Vec<u64> {
     values
 }
 
-/// Two nodes that begin and end within sections, which share a section, holes between regions, and arenas that touch.
+/// Two nodes that begin and end within sections, which share a section, holes between regions, arenas that touch, and two
+/// held regions.
 fn sample() -> Vec<u8> {
     const S: u64 = SECTION_SIZE;
     let node = |region: Region, node| Region { node, ..region };
@@ -155,6 +159,8 @@ fn sample() -> Vec<u8> {
         flagged(bytes(64 * S, 68 * S + PAGE_SIZE), RegionFlags::ZEROED),
         node(bytes(68 * S + PAGE_SIZE, 80 * S), 1),
         node(bytes(80 * S + 4 * PAGE_SIZE, 90 * S), 1),
+        node(flagged(region(96, 4), RegionFlags::HELD), 1),
+        flagged(region(100, 28), RegionFlags::HELD),
     ];
     let next = arena(33 * S + 4 * ARENA_ALIGN, 2);
     encoded(&regions, &[arena(33 * S, 4), next, Arena { node: 1, ..arena(70 * S, 1) }])

@@ -15,13 +15,16 @@ fn draft() -> impl Strategy<Value = Draft> {
     (0..3u64, 1..64u64, 0..2u32, 0..2u32, arenas)
 }
 
-/// Regions and arenas that keep every rule: several nodes, gaps, a first and a last region that end within sections.
+/// Regions and arenas that keep every rule: several nodes, gaps, a first and a last region that end within sections, and
+/// held regions behind them.
 pub(crate) fn entries() -> impl Strategy<Value = (Vec<Region>, Vec<Arena>)> {
     let ends = (0..SECTION_PAGES, 0..SECTION_PAGES);
-    (proptest::collection::vec(draft(), 1..24), ends).prop_map(|(drafts, ends)| place(&drafts, ends))
+    let drafts = proptest::collection::vec(draft(), 1..24);
+    (drafts, 0..4usize, ends).prop_map(|(drafts, held, ends)| place(&drafts, drafts.len().saturating_sub(held), ends))
 }
 
-fn place(drafts: &[Draft], (head, tail): (u64, u64)) -> (Vec<Region>, Vec<Arena>) {
+/// The first `owned` drafts as they are, the others held.
+fn place(drafts: &[Draft], owned: usize, (head, tail): (u64, u64)) -> (Vec<Region>, Vec<Arena>) {
     let (mut regions, mut arenas) = (Vec::new(), Vec::new());
     let (mut at, mut node) = (0, 0);
     for (index, (gap, sections, step, flags, slots)) in drafts.iter().enumerate() {
@@ -30,10 +33,14 @@ fn place(drafts: &[Draft], (head, tail): (u64, u64)) -> (Vec<Region>, Vec<Arena>
         let mut base = at;
         at += sections * SECTION_SIZE;
         let mut end = at;
+        if index >= owned {
+            regions.push(Region { base, length: end - base, node, flags: RegionFlags::HELD });
+            continue;
+        }
         if index == 0 {
             base += head * PAGE_SIZE;
         }
-        if index + 1 == drafts.len() && end - base > tail * PAGE_SIZE {
+        if index + 1 == owned && end - base > tail * PAGE_SIZE {
             end -= tail * PAGE_SIZE;
         }
         let flags = RegionFlags::from_bits_truncate(*flags);

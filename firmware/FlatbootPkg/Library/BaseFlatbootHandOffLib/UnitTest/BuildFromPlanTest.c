@@ -158,7 +158,7 @@ Left (
 }
 
 /**
-  If the firmware has touched nothing, the plan is the hand-off, to the byte.
+  If the firmware has touched nothing, the plan is the hand-off, to the byte; with its held regions, which are no memory.
 
   @param[in] Context  Not used.
 
@@ -171,7 +171,7 @@ HandsOnWhatIsUntouched (
   IN UNIT_TEST_CONTEXT  Context
   )
 {
-  STATIC CONST MAP_ENTRY   All = { EfiConventionalMemory, 0, 100 * SECTION };
+  STATIC CONST MAP_ENTRY   All = { EfiConventionalMemory, 0, 90 * SECTION };
   FLATBOOT_HANDOFF_HEADER  *Table;
   FLATBOOT_HAND_OFF_INPUT  Input;
   FLATBOOT_FINDING         Finding;

@@ -105,7 +105,7 @@ FindsEntriesWhereTheyAre (
   Table   = (CONST FLATBOOT_HANDOFF_HEADER *)mSampleTable;
   Regions = FLATBOOT_HANDOFF_REGIONS (Table);
   Arenas  = FLATBOOT_HANDOFF_ARENAS (Table);
-  UT_ASSERT_EQUAL (Table->RegionCount, 6);
+  UT_ASSERT_EQUAL (Table->RegionCount, 8);
   UT_ASSERT_EQUAL (Table->ArenaCount, 3);
   UT_ASSERT_EQUAL (Table->Length, sizeof (mSampleTable));
   UT_ASSERT_EQUAL (Regions[0].Base, MIB);
@@ -113,6 +113,7 @@ FindsEntriesWhereTheyAre (
   UT_ASSERT_EQUAL (Regions[0].Flags, 0);
   UT_ASSERT_EQUAL (Regions[5].Base, 80 * SECTION + 4 * PAGE);
   UT_ASSERT_EQUAL (Regions[5].Node, 1);
+  UT_ASSERT_EQUAL (Regions[7].Flags, FLATBOOT_HANDOFF_REGION_HELD);
   UT_ASSERT_EQUAL (Arenas[1].Base, 33 * SECTION + 4 * ARENA);
   UT_ASSERT_EQUAL (Arenas[1].Length, 2 * ARENA);
   UT_ASSERT_EQUAL (Arenas[2].Node, 1);
