@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Moves memory between two nodes, by one thread and by several (vm.migrate_copy_threads), and looks at its content: base
+ * and huge pages, while others write to them, of files, pinned, and in a cgroup whose CPU time is limited.
+ *
+ * migrate speed: how long it takes, one thread and several by turns, for each size and number of pages. It fails where
+ * several take longer, or do not help enough.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include "files.h"
+#include "tap.h"
+
+#define THREADS		"/proc/sys/vm/migrate_copy_threads"
+#define CGROUPS		"/tmp/cgroup"
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define MPOL_BIND	2
+#define MPOL_MF_MOVE	2
+#define WAYS		30	/* back and forth while somebody writes */
+#define ROUNDS		11
+
+struct memory {
+	char *at;
+	size_t size, step;	/* bytes: of all, of a page */
+};
+
+static uint64_t value(size_t offset)
+{
+	return (offset * 0x9e3779b97f4a7c15UL) ^ offset;
+}
+
+static void fill(struct memory *m)
+{
+	for (size_t i = 0; i < m->size; i += 8)
+		*(uint64_t *)(m->at + i) = value(i);
+}
+
+static bool is_whole(const struct memory *m)
+{
+	for (size_t i = 0; i < m->size; i += 8)
+		if (*(uint64_t *)(m->at + i) != value(i))
+			return false;
+	return true;
+}
+
+/* Anonymous memory of node 0, filled. */
+static struct memory take(size_t pages, size_t step)
+{
+	struct memory m = { .size = pages * step, .step = step };
+	unsigned long node = 1;
+	uintptr_t at = (uintptr_t)mmap(NULL, m.size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	m.at = (char *)((at + HUGE - 1) & ~(HUGE - 1));
+	madvise(m.at, m.size, step == HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	syscall(SYS_mbind, m.at, m.size, MPOL_BIND, &node, 64, 0);
+	fill(&m);
+	return m;
+}
+
+static void give_back(struct memory *m)
+{
+	munmap(m->at, m->size);
+}
+
+static long now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+/* Moves all of it. Returns how many nanoseconds that took, or -1 if a page is somewhere else afterwards. */
+static long move(const struct memory *m, int node)
+{
+	size_t count = m->size / m->step;
+	void **pages = calloc(count, sizeof(*pages));
+	int *nodes = calloc(count, sizeof(*nodes)), *status = calloc(count, sizeof(*status));
+	long took;
+
+	for (size_t i = 0; i < count; i++) {
+		pages[i] = m->at + i * m->step;
+		nodes[i] = node;
+		status[i] = -1;
+	}
+	took = now();
+	if (syscall(SYS_move_pages, 0, count, pages, nodes, status, MPOL_MF_MOVE))
+		took = -1;
+	else
+		took = now() - took;
+	for (size_t i = 0; i < count; i++)
+		if (status[i] != node)
+			took = -1;
+	free(pages);
+	free(nodes);
+	free(status);
+	return took;
+}
+
+/* Pages that several threads have copied. */
+static long shared(void)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	char line[128];
+	long pages = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "pgmigrate_shared %ld", &pages);
+	if (f)
+		fclose(f);
+	return pages;
+}
+
+/* Somebody who counts on every page, in no order, while they are moved. */
+static struct memory counted;
+static uint32_t *counts;
+static atomic_bool stop;
+
+static uint32_t *counter(size_t page)
+{
+	return (uint32_t *)(counted.at + page * PAGE + 64);
+}
+
+static void *count(void *unused)
+{
+	size_t pages = counted.size / PAGE;
+
+	for (uint32_t x = 1; !stop; x = x * 1103515245 + 12345) {
+		size_t page = (x >> 8) % pages;
+
+		++*counter(page);
+		counts[page]++;
+	}
+	return unused;
+}
+
+static void moves_while_written_to(const char *name, size_t step)
+{
+	size_t pages, wrong = 0;
+	bool moved = true;
+	pthread_t writer;
+	char why[96];
+
+	counted = take((32UL << 20) / step, step);
+	pages = counted.size / PAGE;
+	counts = calloc(pages, sizeof(*counts));
+	for (size_t i = 0; i < pages; i++)
+		*counter(i) = 0;
+	stop = false;
+	pthread_create(&writer, NULL, count, NULL);
+	for (int i = 0; i < WAYS; i++)
+		moved &= move(&counted, (i + 1) % 2) >= 0;
+	stop = true;
+	pthread_join(writer, NULL);
+	for (size_t i = 0; i < pages; i++)
+		wrong += *counter(i) != counts[i];
+	snprintf(why, sizeof(why), "%zu of %zu pages have another count, %s", wrong, pages, moved ? "all moved" : "some did not move");
+	tap(moved && !wrong, name, why);
+	free(counts);
+	give_back(&counted);
+}
+
+/* Whether several threads took part if they could, and none if not; and the content. */
+static void moves(const char *name, size_t pages, size_t step, const char *threads)
+{
+	struct memory m = take(pages, step);
+	long before = shared(), by_several;
+	bool moved, several = strcmp(threads, "1");
+	char why[96];
+
+	write_text(THREADS, threads);
+	moved = move(&m, 1) >= 0 && move(&m, 0) >= 0;
+	by_several = shared() - before;
+	write_text(THREADS, "0");
+	snprintf(why, sizeof(why), "moved: %d, %ld pages copied by several threads, content %s", moved, by_several,
+		 is_whole(&m) ? "right" : "wrong");
+	tap(moved && is_whole(&m) && several == (by_several > 0), name, why);
+	give_back(&m);
+}
+
+/* Pages of a file in memory, and what a pipe holds of them, which must stay. */
+static void file(void)
+{
+	int fd = open("/tmp/.migrate", O_RDWR | O_CREAT | O_EXCL, 0600), ends[2];
+	struct memory m = { .size = 32UL << 20, .step = PAGE };
+	struct memory held = { .size = 8 * PAGE, .step = PAGE };
+	struct { void *at; size_t size; } piece;
+	bool stayed;
+
+	unlink("/tmp/.migrate");
+	if (fd < 0 || ftruncate(fd, m.size) || pipe(ends)) {
+		tap(false, "pages of a file", strerror(errno));
+		return;
+	}
+	m.at = mmap(NULL, m.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	fill(&m);
+	write_text(THREADS, "2");
+	tap(move(&m, 1) >= 0 && move(&m, 0) >= 0 && move(&m, 1) >= 0 && is_whole(&m), "pages of a file", "not moved, or wrong");
+	held.at = m.at;
+	piece.at = m.at;
+	piece.size = held.size;
+	syscall(SYS_vmsplice, ends[1], &piece, 1, 0);
+	stayed = move(&held, 0) < 0;
+	tap(stayed && is_whole(&m), "pages that a pipe holds stay", stayed ? "content is wrong" : "they were moved");
+	write_text(THREADS, "0");
+	munmap(m.at, m.size);
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+}
+
+static long usage_us(void)
+{
+	char line[64];
+	long us = -1;
+
+	if (!read_line(CGROUPS "/limited/cpu.stat", line, sizeof(line)))
+		sscanf(line, "usage_usec %ld", &us);
+	return us;
+}
+
+static long own_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000L + t.tv_nsec / 1000;
+}
+
+/* Two threads for a while; whether helpers were there, and their time is the cgroup's. */
+static void moves_in_cgroup(const char *name, const char *limit, bool helped)
+{
+	struct memory m = take(16, HUGE);
+	long before = shared(), own = own_us(), all = usage_us(), by_several;
+	char why[128];
+
+	write_text(CGROUPS "/limited/cpu.max", limit);
+	for (int i = 0; i < 10; i++)
+		move(&m, (i + 1) % 2);
+	by_several = shared() - before;
+	own = own_us() - own;
+	all = usage_us() - all;
+	snprintf(why, sizeof(why), "%ld pages copied by several threads, %ld us are charged, %ld us are the caller's own",
+		 by_several, all, own);
+	/* What is charged is not exactly what the process itself counts. */
+	tap(helped ? by_several > 0 && all > own + own / 10 : !by_several && all < own + own / 10, name, why);
+	give_back(&m);
+}
+
+static void cgroup(void)
+{
+	mkdir(CGROUPS, 0755);
+	if (mount("cgroup", CGROUPS, "cgroup2", 0, NULL) || write_text(CGROUPS "/cgroup.subtree_control", "+cpu") ||
+	    mkdir(CGROUPS "/limited", 0755) || access(CGROUPS "/limited/cpu.max", F_OK)) {
+		tap_skip("in a cgroup with limited CPU time", "no such cgroups in this kernel");
+		return;
+	}
+	write_text(CGROUPS "/limited/cgroup.procs", "0");
+	write_text(THREADS, "2");
+	moves_in_cgroup("in a cgroup with limited CPU time nobody helps", "80000 100000", false);
+	moves_in_cgroup("in one without a limit helpers' time is charged to it", "max", true);
+	write_text(THREADS, "0");
+	write_text(CGROUPS "/cgroup.procs", "0");
+}
+
+static int by_size(const void *a, const void *b)
+{
+	long x = *(const long *)a, y = *(const long *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* One cell of the table: median time by one thread over that by several. The first round is a warm-up. */
+static void measure(size_t pages, size_t step, const char *state, double least)
+{
+	static const char * const threads[] = { "1", "0" };
+	long took[2][ROUNDS], by_several = shared();
+	struct memory m = take(pages, step);
+	int node = 0;
+	char name[64], why[96];
+	double ratio;
+
+	for (int round = -1; round < ROUNDS; round++)
+		for (int way = 0; way < 2; way++) {
+			long ns;
+
+			write_text(THREADS, threads[way]);
+			usleep(2000);
+			node ^= 1;
+			ns = move(&m, node);
+			if (round >= 0)
+				took[way][round] = ns;
+		}
+	by_several = shared() - by_several;
+	for (int way = 0; way < 2; way++)
+		qsort(took[way], ROUNDS, sizeof(long), by_size);
+	ratio = (double)took[0][ROUNDS / 2] / took[1][ROUNDS / 2];
+	snprintf(name, sizeof(name), "%s, %zu x %zu KiB: %.2f", state, pages, step >> 10, ratio);
+	snprintf(why, sizeof(why), "%.2f at least; %ld and %ld us, %ld pages copied by several", least,
+		 took[0][ROUNDS / 2] / 1000, took[1][ROUNDS / 2] / 1000, by_several);
+	tap(is_whole(&m) && took[0][0] >= 0 && took[1][0] >= 0 && ratio >= least, name, why);
+	give_back(&m);
+}
+
+static void measure_all(const char *state, double help)
+{
+	for (size_t pages = 32; pages <= 1024; pages *= 2)
+		measure(pages, PAGE, state, 0.95);
+	for (size_t pages = 1; pages <= 256; pages *= 4)
+		measure(pages, HUGE, state, pages >= 64 ? help : 0.95);
+}
+
+static void *spin(void *unused)
+{
+	while (!stop)
+		;
+	return unused;
+}
+
+static void measure_idle_and_busy(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t busy[64];
+
+	measure_all("idle", 1.5);
+	cpus = cpus < 64 ? cpus : 64;
+	stop = false;
+	for (long i = 0; i < cpus; i++)
+		pthread_create(&busy[i], NULL, spin, NULL);
+	measure_all("busy", 0.95);
+	stop = true;
+	for (long i = 0; i < cpus; i++)
+		pthread_join(busy[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	if (access(THREADS, F_OK) || access("/sys/devices/system/node/node1", F_OK) || shared() < 0) {
+		tap_skip("moving pages", "no " THREADS ", no second node, or no counts of events");
+		return 4;
+	}
+	if (argc > 1 && !strcmp(argv[1], "speed")) {
+		measure_idle_and_busy();
+		return tap_done();
+	}
+	tap(write_text(THREADS, "17") == EINVAL, "17 threads are refused", "they are not");
+	moves("base pages by one thread", 8192, PAGE, "1");
+	moves("base pages by two threads", 8192, PAGE, "2");
+	moves("huge pages by one thread", 16, HUGE, "1");
+	moves("huge pages by two threads", 16, HUGE, "2");
+	moves("huge pages by sixteen threads", 16, HUGE, "16");
+	write_text(THREADS, "2");
+	moves_while_written_to("base pages that are written to", PAGE);
+	moves_while_written_to("huge pages that are written to", HUGE);
+	write_text(THREADS, "0");
+	file();
+	cgroup();
+	return tap_done();
+}
