@@ -4,6 +4,8 @@
 # nothing to say, the headers in it are the generated ones, and the hand-off's parser and the comparisons of fast paths and
 # of configurations pass their tests.
 set -euo pipefail
+# For !(0000-*).patch: the patches of a folder without its cover letter.
+shopt -s extglob
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 failures=0
@@ -135,14 +137,15 @@ main() {
 	for tool in patch perl tar xz cmp; do
 		command -v "$tool" >/dev/null || die "$tool is not installed"
 	done
-	local boot=("$here"/patches/boot/[0-9]*.patch)
-	patches=("${boot[@]:1}" "$here"/patches/hash/[0-9]*.patch)    # the first, 0000, is the cover letter
+	patches=("$here"/patches/{boot,hash,elastic,run}/!(0000-*).patch)
 	[ -f "${patches[0]:-}" ] || die "there are no patches in $here/patches/boot"
 	work=$(mktemp -d)
 	trap 'rm -rf -- "$work"' EXIT
 	unpack_base
 	check_series "$here/patches/boot" 0
 	check_series "$here/patches/hash" 1
+	check_series "$here/patches/elastic" 0
+	check_series "$here/patches/run" 0
 	check_alone
 	check_apply && check_headers
 	check_style

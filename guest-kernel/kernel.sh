@@ -6,17 +6,20 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# For !(0000-*).patch: the patches of a folder without its cover letter.
+shopt -s extglob
+
 patches=()      # of the kernel called $name
 fragments=()    # of its configuration
 
 # What the kernel called $name is made of: sets patches and fragments.
 describe() {
-	local boot=("$here"/patches/boot/[0-9]*.patch) hash=("$here"/patches/hash/[0-9]*.patch) config=$here/config
-	boot=("${boot[@]:1}")    # the first, 0000, is the cover letter
+	local boot=("$here"/patches/boot/!(0000-*).patch) config=$here/config
+	local after=("$here"/patches/{hash,elastic,run}/!(0000-*).patch)
 	patches=()
 	case $name in
 	guest | base | debug | kasan | rt)
-		patches=("${boot[@]}" "${hash[@]}")
+		patches=("${boot[@]}" "${after[@]}")
 		fragments=("$config/base.config")
 		[ "$name" = base ] || fragments+=("$config/debian.config")
 		fragments+=("$config/marks.config" "$config/handoff.config")
@@ -26,7 +29,7 @@ describe() {
 		;;
 	stock)
 		patches=("${boot[0]}")
-		fragments=("$config/base.config" "$config/debian.config" "$config/marks.config")
+		fragments=("$config/base.config" "$config/debian.config" "$config/marks.config" "$config/stock.config")
 		;;
 	host)
 		patches=("$here"/host/*.patch)
