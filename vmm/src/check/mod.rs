@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flatboot check`: can this host run guests, and what is missing.
+//! `flatboot check`: can this host run guests, what does it have, and what is missing.
 
+mod host;
+
+use std::path::Path;
 use std::{fmt, io};
 
 use kvm_ioctls::Kvm;
@@ -12,6 +15,8 @@ use crate::config::CpuCount;
 use crate::memory::AddressWidth;
 use crate::probe;
 use crate::{stdio, vm};
+
+pub use host::Fact;
 
 /// What the check found.
 #[derive(Debug, Serialize)]
@@ -27,17 +32,22 @@ pub struct Report {
     /// Bits of a guest physical address; none if KVM does not open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_bits: Option<u8>,
+    /// What the host has beside KVM.
+    pub host: Vec<Fact>,
 }
 
 /// Opens KVM, asks what it can do, and runs the probe guest. Takes a few seconds at most.
 #[must_use]
 pub fn look() -> Report {
+    let host = host::facts(Path::new("/"));
     let kvm = match vm::open_kvm() {
         Ok(kvm) => kvm,
-        Err(error) => return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None },
+        Err(error) => {
+            return Report { usable: false, problem: Some(chain(&error)), vcpus: None, address_bits: None, host };
+        }
     };
     let problem = probe::try_guest(None).err().map(|error| chain(&error));
-    Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm) }
+    Report { usable: problem.is_none(), problem, vcpus: Some(vcpus(&kvm)), address_bits: address_bits(&kvm), host }
 }
 
 /// Prints what [`look`] finds and returns the process's exit status.
@@ -69,6 +79,11 @@ impl fmt::Display for Report {
         if let (Some(vcpus), Some(bits)) = (self.vcpus, self.address_bits) {
             writeln!(f, "limits: {vcpus} vCPUs, {bits}-bit guest physical addresses")?;
         }
-        Ok(())
+        writeln!(f)?;
+        let width = self.host.iter().map(|fact| fact.name.len()).max().unwrap_or(0);
+        self.host.iter().try_for_each(|Fact { name, found, costs }| match costs {
+            None => writeln!(f, "{name:width$}  {found}"),
+            Some(costs) => writeln!(f, "{name:width$}  {found}\n{:width$}  so {costs}", ""),
+        })
     }
 }
