@@ -79,6 +79,9 @@ require() {
 compile() {
 	local target=$1 log=$cache/$1.build.log
 	echo "==> building $target" >&2
+	# cargo-fuzz would bring the file up to date, and say nothing.
+	cargo tree --quiet --locked >/dev/null 2>"$log" ||
+		status=1 die "vmm/fuzz/Cargo.lock is out of date: must be made by 'cargo update --workspace' in vmm/fuzz, and committed ($log says more)"
 	RUSTC_BOOTSTRAP=1 "$cargo_fuzz" fuzz build --fuzz-dir . --target-dir "$build" "$target" >"$log" 2>&1 ||
 		status=1 die "$target: cannot be built: $(grep -m 1 '^error' "$log" || tail -n 1 "$log") ($log says more)"
 }
@@ -108,8 +111,11 @@ fuzz() {
 	local target=$1 time=$2 log=$cache/$1.log own=$cache/corpus/$1 words=() seeds=() crashed count
 	mkdir -p "$own" "$cache/artifacts/$target"
 	[ ! -d "corpus/$target" ] || seeds=("corpus/$target")
+	case $target in
 	# Both read JSON and text.
-	[[ $target != api_request && $target != vm_config ]] || words=(-dict=words.dict)
+	api_request | vm_config) words=(-dict=words.dict) ;;
+	snapshot_state) words=(-dict=state.dict) ;;
+	esac
 	ASAN_OPTIONS=detect_odr_violation=0 "$(program "$target")" -max_total_time="$time" -print_final_stats=1 -print_funcs=0 -timeout=60 \
 		-artifact_prefix="$cache/artifacts/$target/" "${words[@]}" "$own" "${seeds[@]}" >"$log" 2>&1 &
 	child=$!
