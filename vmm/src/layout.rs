@@ -49,6 +49,8 @@ pub const ABOVE_4G: u64 = 1 << 32;
 pub const VIRTIO_MMIO: Range<u64> = 0xd000_0000..0xd000_e000;
 /// Bytes from one virtio-mmio register block to the next.
 pub const VIRTIO_MMIO_STRIDE: u64 = PAGE_SIZE;
+/// The memory device's registers.
+pub const HELD_MEMORY: Range<u64> = 0xd001_0000..0xd001_1000;
 /// Power registers where firmware for QEMU's microvm expects its generic event device: sleep control, sleep status, reset.
 pub const FIRMWARE_POWER: Range<u64> = 0xfea0_0200..0xfea0_0203;
 /// A page of memory with the VM generation ID.
@@ -87,6 +89,8 @@ pub const PORT_RESET: Range<u64> = 0x604..0x605;
 pub const GSI_SERIAL: u32 = 4;
 /// The generic event device: the VM generation ID is another one.
 pub const GSI_GENERATION: u32 = 5;
+/// The memory device: how much held memory the guest is to own has changed.
+pub const GSI_HELD_MEMORY: u32 = 6;
 /// The generic event device: the power button.
 pub const GSI_POWER_BUTTON: u32 = 9;
 /// virtio-mmio device `i` has line `GSI_VIRTIO.start + i`.
@@ -96,7 +100,7 @@ pub const GSI_VIRTIO: Range<u32> = 10..24;
 pub const VIRTIO_SLOTS: usize = (GSI_VIRTIO.end - GSI_VIRTIO.start) as usize;
 
 /// Every named range of guest physical address, in address order.
-pub const RANGES: [(&str, Range<u64>); 14] = [
+pub const RANGES: [(&str, Range<u64>); 15] = [
     ("GDT", GDT),
     ("zero page", ZERO_PAGE),
     ("boot page tables", BOOT_PAGE_TABLES),
@@ -104,6 +108,7 @@ pub const RANGES: [(&str, Range<u64>); 14] = [
     ("hand-off", HANDOFF),
     ("ACPI tables", ACPI),
     ("virtio-mmio", VIRTIO_MMIO),
+    ("memory device", HELD_MEMORY),
     ("firmware's power registers", FIRMWARE_POWER),
     ("VM generation ID", GENERATION),
     ("I/O APIC", IOAPIC),

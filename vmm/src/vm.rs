@@ -28,6 +28,7 @@ use crate::devices::ioapic::{self, Message, PINS};
 use crate::field::Field;
 use crate::generation::{self, GenerationError};
 use crate::layout;
+use crate::memory::held::HeldMemory;
 use crate::memory::{AddressWidth, GuestMemory, Region};
 use crate::numa::Nodes;
 use crate::state::MachineState;
@@ -186,7 +187,7 @@ pub enum Start {
 }
 
 impl Vm {
-    /// Creates the VM and gives it every region of `memory` as a memory slot.
+    /// Creates the VM and gives it every region of `memory` as a memory slot, but for what is held.
     /// `cpus` is how many vCPUs there will be, in groups, and `nodes` which nodes they are on; `nested` says whether the guest may run
     /// VMs of its own. A guest that was `saved` finds the processor that it had.
     pub fn create(
@@ -205,7 +206,7 @@ impl Vm {
         fd.set_tss_address(index(layout::KVM_TSS.start)).map_err(ioctl("KVM_SET_TSS_ADDR"))?;
         set_memory(&fd, memory)?;
         let generation = generation::page()?;
-        set_slots(&fd, low32(memory.num_regions() as u64), &generation, 0)?;
+        set_slots(&fd, slot_of_generation(memory), &generation, 0)?;
         if cpus.needs_wide_ids() {
             enable_wide_ids(&fd, cpus)?;
         } else {
@@ -229,8 +230,7 @@ impl Vm {
         if !kvm.check_extension(Cap::ReadonlyMem) {
             return Err(VmError::Lacks("KVM_CAP_READONLY_MEM"));
         }
-        // Behind RAM and the VM generation ID.
-        set_slots(&self.fd, low32(memory.num_regions() as u64) + 1, &flash, KVM_MEM_READONLY)?;
+        set_slots(&self.fd, slot_of_generation(memory) + 1, &flash, KVM_MEM_READONLY)?;
         self.flash = Some(flash);
         Ok(())
     }
@@ -262,6 +262,13 @@ impl Vm {
         needed.then(|| Router { fd: Arc::clone(&self.fd), _memory: self.memory.clone() })
     }
 
+    /// The slots of held memory, of which there are none so far.
+    #[must_use]
+    pub fn held_slots(&self, held: HeldMemory) -> HeldSlots {
+        let first = slot_of_generation(&self.memory) + 2;
+        HeldSlots { fd: Arc::clone(&self.fd), first, ends: Vec::new(), held }
+    }
+
     /// Lets a write to `irq` raise interrupt line `gsi`.
     pub fn connect_irq(&self, irq: &EventFd, gsi: u32) -> Result<(), VmError> {
         self.fd.register_irqfd(irq, gsi).map_err(ioctl("KVM_IRQFD"))
@@ -284,6 +291,54 @@ fn processor(kvm: &Kvm, saved: Option<&MachineState>) -> Result<(CpuId, bool), V
         return Err(VmError::Deadline);
     }
     Ok((CpuId::from_entries(&saved.cpuid).map_err(VmError::Cpuid)?, saved.tsc_deadline))
+}
+
+/// The memory slots of held memory, one for each growth: a stack, as the memory is. Fields are dropped in this order, as those of
+/// [`Vm`] are.
+#[derive(Debug)]
+pub struct HeldSlots {
+    fd: Arc<VmFd>,
+    first: u32,
+    /// Where each of them ends, in bytes from the start of held memory.
+    ends: Vec<u64>,
+    held: HeldMemory,
+}
+
+impl HeldSlots {
+    /// Has slots cover the first `to` bytes, which are there: what they do not cover so far becomes one more.
+    pub fn cover(&mut self, to: u64) -> Result<(), VmError> {
+        let from = self.ends.last().copied().unwrap_or(0);
+        if to <= from {
+            return Ok(());
+        }
+        describe(&self.fd, self.slot(self.ends.len(), from, to))?;
+        self.ends.push(to);
+        Ok(())
+    }
+
+    /// Takes away each slot of which nothing is below `to`.
+    pub fn uncover(&mut self, to: u64) -> Result<(), VmError> {
+        while let Some(index) = self.ends.len().checked_sub(1) {
+            let from = index.checked_sub(1).and_then(|before| self.ends.get(before).copied()).unwrap_or(0);
+            if from < to {
+                break;
+            }
+            // One without a size is none.
+            describe(&self.fd, self.slot(index, from, from))?;
+            self.ends.pop();
+        }
+        Ok(())
+    }
+
+    fn slot(&self, index: usize, from: u64, to: u64) -> kvm_userspace_memory_region {
+        kvm_userspace_memory_region {
+            slot: self.first + low32(index as u64),
+            flags: 0,
+            guest_phys_addr: self.held.range().start() + from,
+            memory_size: to - from,
+            userspace_addr: self.held.address(from),
+        }
+    }
 }
 
 /// The way to KVM's routes. Fields are dropped in this order, as those of [`Vm`] are.
@@ -367,6 +422,7 @@ pub fn set_boot_registers(vcpu: &VcpuFd, entry: u64) -> Result<(), VmError> {
 /// A VM with nothing in it. A signal makes the kernel give up on the way: whoever the signal is for has heard it, and it is tried
 /// again.
 pub fn create(kvm: &Kvm) -> Result<VmFd, kvm_ioctls::Error> {
+    tracing::debug!("KVM_CREATE_VM");
     loop {
         match kvm.create_vm() {
             Err(error) if error.errno() == libc::EINTR => {}
@@ -380,9 +436,15 @@ pub fn set_memory(fd: &VmFd, memory: &GuestMemory) -> Result<(), VmError> {
     set_slots(fd, 0, memory, 0)
 }
 
-/// The same as slots from `first` on.
+/// Which slot the VM generation ID is: behind RAM. Flash is the one behind it, then comes what is held.
+fn slot_of_generation(memory: &GuestMemory) -> u32 {
+    low32(memory.num_regions() as u64)
+}
+
+/// The same as slots from `first` on. What is held has slots of its own.
 fn set_slots(fd: &VmFd, first: u32, memory: &GuestMemory, flags: u32) -> Result<(), VmError> {
-    (first..).zip(memory.iter()).try_for_each(|(slot, region)| set_slot(fd, slot, region, flags))
+    let regions = memory.iter().filter(|region| !region.is_held());
+    (first..).zip(regions).try_for_each(|(slot, region)| set_slot(fd, slot, region, flags))
 }
 
 /// Gives `region` to `fd` as a slot that is not in use yet.
@@ -394,9 +456,13 @@ fn set_slot(fd: &VmFd, slot: u32, region: &Region, flags: u32) -> Result<(), VmE
         memory_size: region.len(),
         userspace_addr: region.as_ptr() as u64,
     };
-    // SAFETY: the region's mapping is `len` bytes long and outlives the VM: whoever has a descriptor of the VM or of a vCPU
-    // (`Vm`, a thread of `vcpu`, `probe`) has the memory, too, and drops it behind that descriptor. Slots do not overlap: the
-    // regions of a `GuestMemory` do not, and RAM ends below `layout::GENERATION` or begins above `layout::FLASH`; KVM itself refuses
+    describe(fd, description)
+}
+
+fn describe(fd: &VmFd, description: kvm_userspace_memory_region) -> Result<(), VmError> {
+    // SAFETY: the region's mapping is as long and outlives the VM: whoever has a descriptor of the VM or of a vCPU (`Vm`, a thread
+    // of `vcpu`, `probe`, `HeldSlots`) has the memory, too, and drops it behind that descriptor. Slots do not overlap: the
+    // regions of a `GuestMemory` do not, nor do the parts of a held one that come one after another; and RAM ends below `layout::GENERATION` or begins above `layout::FLASH`; KVM itself refuses
     // slots that do.
     unsafe { fd.set_user_memory_region(description) }.map_err(ioctl("KVM_SET_USER_MEMORY_REGION"))
 }

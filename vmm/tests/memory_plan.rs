@@ -365,6 +365,7 @@ START            END                     SIZE  WHAT
 0x00000000e0000  0x0000000100000      128 KiB    reserved, ACPI tables
 0x0000000100000  0x0000020000000      511 MiB    RAM, region 0
 0x00000d0000000  0x00000d000e000       56 KiB  virtio-mmio
+0x00000d0010000  0x00000d0011000        4 KiB  memory device
 0x00000fea00200  0x00000fea00203          3 B  firmware's power registers
 0x00000fea01000  0x00000fea02000        4 KiB  VM generation ID
 0x00000fec00000  0x00000fec01000        4 KiB  I/O APIC
@@ -452,6 +453,44 @@ fn errors_name_the_thing_the_value_and_what_would_be_right() {
         small(kernel(GpaRange::new(16 * MIB, 32 * MIB), Some(GIB))),
         Err("initramfs: 1073741824 bytes: must be at most 515899392, the largest piece that the kernel leaves of memory.size=1G".to_owned())
     );
+}
+
+fn with_held(size: u64, held: u64) -> PlanInput {
+    PlanInput { held, ..input(size, 0) }
+}
+
+/// The guest boots as if there was none: all that is said of it is one region behind the others.
+#[test]
+fn held_memory_changes_nothing_else() {
+    for (size, held, start) in [
+        (256 * MIB, SECTION_SIZE, 4 * GIB),
+        (512 * MIB, TIB, 4 * GIB),
+        (513 * MIB, TIB, 5 * GIB),
+        (GIB + 512 * MIB, TIB, 5 * GIB),
+        (64 * GIB, 64 * GIB, 68 * GIB),
+    ] {
+        let (without, with) = (plan(size, 0), planned(&with_held(size, held), UNKNOWN).expect("a plan"));
+        assert_eq!(with.held(), Some(GpaRange::of(start, held)));
+        assert_eq!((with.slots(), with.ram(), with.e820()), (without.slots(), without.ram(), without.e820()));
+        assert_eq!((with.arenas(), with.backing()), (without.arenas(), without.backing()));
+        let region = Region { base: start, length: held, node: 0, flags: RegionFlags::HELD };
+        assert_eq!(with.regions(), [without.regions(), &[region]].concat());
+        let table = with.hand_off().expect("a table");
+        assert!(Table::parse(&table).expect("a valid table").regions().eq(with.regions().iter().copied()));
+        let json = serde_json::to_value(MemoryMap(&with)).expect("JSON");
+        assert_eq!(json["held"], serde_json::json!({"start": start, "end": start + held}));
+        assert!(MemoryMap(&with).to_string().contains("more can be added while the VM runs"));
+    }
+}
+
+#[test]
+fn held_memory_ends_where_addresses_do() {
+    let narrow = |held| MemoryPlan::new(&with_held(GIB, held), UNKNOWN, AddressWidth::reported(40));
+    let room = TIB - 5 * GIB;
+    assert!(narrow(room).is_ok());
+    let said = "memory.max=1020G: must be at most 1020G, which is what 40-bit physical addresses have room for";
+    let error = narrow(room + SECTION_SIZE).map_err(|error| error.to_string()).expect_err("too much");
+    assert_eq!(error, said.replace("max=1020G", "max=1044608M"));
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub(super) fn build(machine: &Machine<'_>) -> Sdt {
     if machine.serial {
         serial(&mut aml);
     }
+    if machine.held_memory {
+        held_memory(&mut aml);
+    }
     pvpanic(&mut aml);
     power_button(&mut aml);
     generation(&mut aml);
@@ -82,6 +85,23 @@ fn serial(aml: &mut Vec<u8>) {
                     "_CRS".into(),
                     &ResourceTemplate::new(vec![&IO::new(port, port, 0, length), &edge(layout::GSI_SERIAL)]),
                 ),
+            ],
+        ),
+        aml,
+    );
+}
+
+/// The memory device, of which nobody but flatboot has a driver.
+fn held_memory(aml: &mut Vec<u8>) {
+    let (base, length) = (layout::HELD_MEMORY.start, layout::HELD_MEMORY.end - layout::HELD_MEMORY.start);
+    let registers = Memory32Fixed::new(true, low32(base), low32(length));
+    in_system_bus(
+        &Device::new(
+            "HMEM".into(),
+            vec![
+                &Name::new("_HID".into(), &"FLTB0002"),
+                &Name::new("_UID".into(), &ZERO),
+                &Name::new("_CRS".into(), &ResourceTemplate::new(vec![&registers, &edge(layout::GSI_HELD_MEMORY)])),
             ],
         ),
         aml,

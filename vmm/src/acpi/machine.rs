@@ -18,6 +18,8 @@ pub struct Machine<'a> {
     pub virtio_devices: usize,
     /// Whether there is a serial port.
     pub serial: bool,
+    /// Whether there is a memory device.
+    pub held_memory: bool,
     /// The nodes that they and memory lie on.
     pub nodes: &'a Nodes,
     /// Memory.

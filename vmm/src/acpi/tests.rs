@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::bits::low32;
 use crate::cpu::topology::CpuTopology;
 use crate::memory::{Backing, GpaRange, Slot};
 use crate::numa::{Node, Nodes};
@@ -12,7 +13,14 @@ fn low_memory() -> GuestMemory {
 
 fn machine(slots: &[Slot], vcpus: u16) -> Machine<'_> {
     let nodes = Nodes::leaked(vcpus);
-    Machine { cpus: CpuTopology::flat(vcpus), virtio_devices: layout::VIRTIO_SLOTS, serial: true, nodes, slots }
+    Machine {
+        cpus: CpuTopology::flat(vcpus),
+        virtio_devices: layout::VIRTIO_SLOTS,
+        serial: true,
+        held_memory: false,
+        nodes,
+        slots,
+    }
 }
 
 fn slot(start: u64, length: u64, node: u32) -> Slot {
@@ -67,6 +75,20 @@ fn largest_machine_fits_and_every_checksum_holds() {
     }
     let dsdt = table_at(&memory, qword(&found[0].1, 140));
     assert_eq!((&dsdt[..4], sum(&dsdt)), (&b"DSDT"[..], 0));
+}
+
+#[test]
+fn the_memory_device_is_described_where_it_is() {
+    for held_memory in [false, true] {
+        let memory = low_memory();
+        write(&memory, &Machine { held_memory, ..machine(&[slot(0, 1 << 29, 0)], 1) }).unwrap();
+        let found = tables(&memory);
+        let dsdt = table_at(&memory, qword(&found[0].1, 140));
+        let has = |bytes: &[u8]| dsdt.windows(bytes.len()).any(|window| window == bytes);
+        let registers = [layout::HELD_MEMORY.start, layout::HELD_MEMORY.end - layout::HELD_MEMORY.start];
+        let registers: Vec<u8> = registers.iter().flat_map(|number| low32(*number).to_le_bytes()).collect();
+        assert_eq!((has(b"HMEM"), has(b"FLTB0002"), has(&registers)), (held_memory, held_memory, held_memory));
+    }
 }
 
 #[test]

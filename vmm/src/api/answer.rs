@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::chain::chain;
 use crate::devices::virtio::ResizeError;
-use crate::vmm::{Answer, SnapshotError, VmmError};
+use crate::vmm::{Answer, MemoryError, SnapshotError, VmmError};
 
 /// An answer as it is sent.
 pub(super) type Sent = Response<Full<Bytes>>;
@@ -71,13 +71,16 @@ impl Refusal {
             VmmError::NotNow(why) if resumed && why.state != crate::vmm::State::Running => StatusCode::NOT_FOUND,
             VmmError::NotCreated | VmmError::NoDevice(_) | VmmError::NoDisk(_) => StatusCode::NOT_FOUND,
             VmmError::NotNow(_) | VmmError::Writing => StatusCode::METHOD_NOT_ALLOWED,
-            VmmError::AlreadyCreated | VmmError::Taken(_) => StatusCode::CONFLICT,
+            VmmError::AlreadyCreated | VmmError::Taken(_) | VmmError::Memory(MemoryError::Busy { .. }) => {
+                StatusCode::CONFLICT
+            }
             VmmError::Snapshot(SnapshotError::Config(_) | SnapshotError::Directory { .. }) | VmmError::Restore(_) => {
                 StatusCode::BAD_REQUEST
             }
             VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late(_))
             | VmmError::Vcpu(_)
             | VmmError::Worker(_)
+            | VmmError::Memory(_)
             | VmmError::Start(_)
             | VmmError::Snapshot(_)
             | VmmError::PowerButton(_)

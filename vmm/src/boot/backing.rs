@@ -15,7 +15,7 @@ use crate::timeline::Timeline;
 
 /// Maps memory; huge pages are asked for before any page of it is there.
 pub(super) fn map(plan: &MemoryPlan) -> Result<GuestMemory, MapError> {
-    let memory = guest::map(plan.slots())?;
+    let memory = guest::map_and_reserve(plan.slots(), plan.held())?;
     for &range in &plan.backing().thp {
         if let Err(error) = guest::advise_huge(&memory, range) {
             // As on a host that has none: it costs speed, nothing else.

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vmm_sys_util::eventfd::EventFd;
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 
 use super::entry::{Context, Entry};
 use super::error::BootError;
+use super::held::insert_held;
 use super::serial::{Serial, TerminalInput, serial};
 use super::virtio::Virtio;
 use super::wiring::{DevicesError, host, line, shared};
@@ -17,6 +18,7 @@ use crate::config::{MachineConfig, OutputFile};
 use crate::devices::Bus;
 use crate::devices::bus::BusError;
 use crate::devices::fw_cfg::FwCfg;
+use crate::devices::held::{HeldControl, Provider};
 use crate::devices::i8042::I8042;
 use crate::devices::ioapic::IoApic;
 use crate::devices::mark::MarkPort;
@@ -28,7 +30,7 @@ use crate::layout;
 use crate::listener::Bound;
 use crate::memory::{GuestMemory, PayloadKind};
 use crate::observe::counters::Named;
-use crate::observe::devices::SerialCounters;
+use crate::observe::devices::{DeviceCounters, SerialCounters};
 use crate::sandbox::Kind;
 use crate::timeline::Timeline;
 use crate::vm::Vm;
@@ -53,6 +55,8 @@ pub(super) struct Buses {
 pub(super) struct Backends {
     /// What serves the virtio devices' queues once it is started, and what its thread is to be called.
     workers: Vec<(String, VirtioWorker)>,
+    /// What gives the guest held memory once it is started.
+    provider: Option<Box<dyn Provider>>,
     serial: Serial,
     handles: Handles,
 }
@@ -77,6 +81,8 @@ pub struct Handles {
     pub pty: Option<PathBuf>,
     /// By which the guest is asked for memory.
     pub balloon: Option<BalloonControl>,
+    /// By which it is asked to own more or less of its held memory.
+    pub held: Option<Arc<HeldControl>>,
 }
 
 impl Devices {
@@ -114,17 +120,20 @@ impl Devices {
             workers.extend(lanes.into_iter().enumerate().map(|(lane, worker)| (name(lane), worker)));
         }
 
+        let (held, provider) = insert_held(vm, memory, config.memory.thp, &mut mmio)?.unzip();
+        counters.extend(held.iter().map(|held| ("_memory".to_owned(), Arc::clone(held) as Arc<dyn DeviceCounters>)));
         let (power_button, generation) = (line(vm, layout::GSI_POWER_BUTTON)?, line(vm, layout::GSI_GENERATION)?);
         let running = Workers::default();
         let handles =
-            Handles { workers: running, terminal: None, sockets, disks, power_button, generation, pty, balloon };
-        let backends = Backends { workers, serial, handles };
+            Handles { workers: running, terminal: None, sockets, disks, power_button, generation, pty, balloon, held };
+        let backends = Backends { workers, provider, serial, handles };
         Ok(Self { buses: Buses { ports, mmio }, virtio: virtio_devices, counters, backends })
     }
 
     /// None of their threads works before it is told to go on.
     pub(super) fn rest_first(&self) {
         self.backends.workers.iter().for_each(|(_, worker)| worker.rest_first());
+        self.backends.handles.held.iter().for_each(|held| held.rest_first());
     }
 
     /// Adds what firmware asks about the machine, and starts its thread.
@@ -145,6 +154,10 @@ impl Backends {
         for (name, worker) in self.workers.drain(..) {
             let entry = Entry::new(context, worker.kind(), name.clone());
             running.add(worker.start(name, || entry.pass())?);
+        }
+        if let (Some(held), Some(provider)) = (&self.handles.held, self.provider.take()) {
+            let entry = Entry::new(context, Kind::Memory, "memory".to_owned());
+            running.add(held.serve("memory".to_owned(), provider, || entry.pass())?);
         }
         if let Some(writer) = self.serial.writer.take() {
             let entry = Entry::new(context, Kind::SerialOutput, "serial output".to_owned());
@@ -196,6 +209,11 @@ fn insert_virtio(
     let (transport, workers) = VirtioMmio::new(device, memory, irq).map_err(host("virtio device"))?;
     for (queue, notify) in (0u32..).zip(transport.notify_fds()) {
         vm.connect_doorbell(notify, start + mmio::QUEUE_NOTIFY, queue)?;
+    }
+    if transport.ignores_acknowledgements() {
+        // KVM has it for itself from here on, and nobody hears it: the vCPU does not leave the kernel for nothing.
+        let unheard = EventFd::new(EFD_CLOEXEC).map_err(host("virtio device"))?;
+        vm.connect_doorbell(&unheard, start + mmio::INTERRUPT_ACK, mmio::LOOKED_AT_QUEUES)?;
     }
     bus.insert(range, shared(transport))?;
     Ok(workers)

@@ -5,6 +5,7 @@ mod backing;
 mod devices;
 mod entry;
 mod error;
+mod held;
 mod load;
 mod payload;
 mod platform;

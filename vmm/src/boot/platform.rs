@@ -19,6 +19,13 @@ impl<'a> Platform<'a> {
     pub(super) fn acpi(self) -> acpi::Machine<'a> {
         let Self { config, plan, virtio_devices, .. } = self;
         let serial = !matches!(config.serial, SerialConfig::Off);
-        acpi::Machine { cpus: config.cpus.topology, virtio_devices, serial, nodes: &config.nodes, slots: plan.slots() }
+        acpi::Machine {
+            cpus: config.cpus.topology,
+            virtio_devices,
+            serial,
+            held_memory: plan.held().is_some(),
+            nodes: &config.nodes,
+            slots: plan.slots(),
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use flatboot_handoff::SECTION_SIZE;
+
 use super::backing;
 use super::devices::Devices;
 use super::entry::Context;
@@ -55,7 +57,7 @@ pub fn restore(
     let (kvm, width) = vm::open_and_measure()?;
     timeline.phase("KVM opened");
     let plan = MemoryPlan::new(&config.memory, payload.kind(), width)?;
-    check(&plan, &pieces)?;
+    let there = check(&plan, &pieces)?;
     if machine.vcpus.len() != usize::from(config.cpus.boot.get()) {
         return Err(RestoreError::Inconsistent { what: "its number of vCPUs" }.into());
     }
@@ -63,7 +65,7 @@ pub fn restore(
     image::check(&image, length, id).map_err(RestoreError::Image)?;
     timeline.phase(payload.phase());
 
-    let memory = guest::map_file(plan.slots(), &Arc::new(image))?;
+    let memory = guest::map_file(plan.slots(), plan.held().map(|held| (held, there)), &Arc::new(image))?;
     // Before anybody touches it.
     fault::watch(&memory, terminal::restore).map_err(BootError::Signals)?;
     timeline.phase("memory mapped");
@@ -100,8 +102,15 @@ pub fn restore(
     Ok(RunningVm { vcpus, devices, counters, shared, kvm })
 }
 
-/// Whether memory is made of the same pieces.
-fn check(plan: &MemoryPlan, pieces: &[(u64, u64)]) -> Result<(), RestoreError> {
+/// Whether memory is made of the same pieces. Bytes of held memory that were there are returned: they are the last piece, if there were
+/// any.
+fn check(plan: &MemoryPlan, pieces: &[(u64, u64)]) -> Result<u64, RestoreError> {
     let slots = plan.slots().iter().map(|slot| (slot.range.start(), slot.range.length()));
-    if slots.eq(pieces.iter().copied()) { Ok(()) } else { Err(RestoreError::Inconsistent { what: "its memory" }) }
+    let there = match (plan.held(), pieces.get(plan.slots().len())) {
+        (Some(held), Some(&(start, length))) if start == held.start() && length <= held.length() => length,
+        _ => 0,
+    };
+    let held = plan.held().filter(|_| there > 0).map(|held| (held.start(), there));
+    let same = slots.chain(held).eq(pieces.iter().copied()) && there.is_multiple_of(SECTION_SIZE);
+    if same { Ok(there) } else { Err(RestoreError::Inconsistent { what: "its memory" }) }
 }

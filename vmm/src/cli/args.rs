@@ -11,12 +11,13 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use super::exit::ExitStatus;
 use super::outside::OutsideArgs;
 use super::process::ProcessArgs;
-use crate::config::{ConfigError, OptionError, Options, RawConfig, ReadError, ShapeArgs, VmConfig};
+use crate::config::{ConfigError, OptionError, Options, RawConfig, ReadError, ShapeArgs, VmConfig, parse_size};
 use crate::field::Field;
 use crate::memory::Foreign;
 use crate::run::First;
 use crate::vmm::Restore;
 
+const MEMORY: Field = Field::section("memory");
 const RESTORE: Field = Field::section("restore");
 
 // No line of these is wider than 80 columns: clap would break it.
@@ -132,20 +133,9 @@ const VM_OPTIONS: [&str; 21] = [
     "shutdown_timeout",
 ];
 
-/// Of those, what a snapshot says once and for all.
-const SAVED_OPTIONS: [&str; 11] = [
-    "config",
-    "kernel",
-    "firmware",
-    "initramfs",
-    "cmdline",
-    "cpus",
-    "memory",
-    "memory_zones",
-    "numa",
-    "study",
-    "balloon",
-];
+/// Of those, what a snapshot says once and for all; but for the size of memory.
+const SAVED_OPTIONS: [&str; 10] =
+    ["config", "kernel", "firmware", "initramfs", "cmdline", "cpus", "memory_zones", "numa", "study", "balloon"];
 
 /// And those that may be other ones than they were, with the sections that they are.
 const RENEWABLE_OPTIONS: [(&str, &str); 11] = [
@@ -174,7 +164,8 @@ pub struct RunArgs {
     /// Go on from the snapshot in DIR, which vm.snapshot has written
     ///
     /// The VM is what it was. What other options give takes the place of what it had there: --disk (all of them, in their order),
-    /// --net, --vsock, --console, --serial, --rng and what is about this process. prefault=on reads its memory before it goes on
+    /// --net, --vsock, --console, --serial, --rng and what is about this process. --memory size=SIZE changes how much memory it
+    /// has, up to the max= that it was started with. prefault=on reads its memory before it goes on
     /// [off]. resume=off leaves it paused until vm.resume, for which --api-socket must be there [on].
     #[arg(long, value_name = "DIR[,KEY=VALUE]...", conflicts_with_all = SAVED_OPTIONS)]
     pub restore: Option<String>,
@@ -245,11 +236,17 @@ impl RunArgs {
             return Err(ConfigError::from(OptionError::word(RESTORE, text, must)).into());
         }
         // A kernel has to be there for a whole configuration. It is not looked at.
-        let raw = RawConfig { kernel: Some("saved".into()), ..self.raw.clone() };
+        let shape = ShapeArgs { memory: None, ..self.raw.shape.clone() };
+        let raw = RawConfig { kernel: Some("saved".into()), shape, ..self.raw.clone() };
         let mut sections = VmConfig::try_from(raw)?.sections(&self.given).map_err(NoVm::Words)?;
         if self.outside.api_socket.is_none() {
             // To start again takes a process that was started for it.
             sections.entry("restart_on_reset").or_insert(false.into());
+        }
+        if let Some(text) = &self.raw.shape.memory {
+            let options = Options::parse(MEMORY, text, &["size"]).map_err(ConfigError::from)?;
+            let size = options.value("size", parse_size).map_err(ConfigError::from)?;
+            sections.extend(size.map(|size| ("memory".to_owned(), serde_json::json!({ "size": size }))));
         }
         Ok(Restore { path: path.into(), prefault, resume, sections })
     }
@@ -431,7 +428,13 @@ mod tests {
         ] {
             assert_eq!(first(line).unwrap_err(), expected, "{line}");
         }
-        let error = parse("flatboot run --restore a --memory size=1G").unwrap_err();
+        let Ok(First::Restore(restore)) = first("flatboot run --restore a --memory size=2G") else {
+            panic!("no restore")
+        };
+        assert_eq!(restore.sections["memory"], serde_json::json!({"size": 2u64 << 30}));
+        let error = first("flatboot run --restore a --memory size=2G,thp=all").unwrap_err();
+        assert_eq!(error, "memory thp=all: there is no key thp: must be one of size");
+        let error = parse("flatboot run --restore a --cpus boot=2").unwrap_err();
         assert!(matches!(error, NotACommand::Wrong(line) if line.contains("cannot be used with")));
     }
 
@@ -442,7 +445,8 @@ mod tests {
         let mut known = crate::config::RENEWABLE;
         known.sort_unstable();
         assert_eq!(sections, known);
-        let mut all: Vec<_> = RENEWABLE_OPTIONS.iter().map(|(option, _)| *option).chain(SAVED_OPTIONS).collect();
+        let mut all: Vec<_> =
+            RENEWABLE_OPTIONS.iter().map(|(option, _)| *option).chain(SAVED_OPTIONS).chain(["memory"]).collect();
         all.retain(|option| *option != "config");
         all.sort_unstable();
         let mut options = VM_OPTIONS;

@@ -52,9 +52,9 @@ const CPUS: Section = Section {
     foreign: &[("core_scheduling", |value| value == "Off"), ("features", all_empty), ("max_phys_bits", anything)],
 };
 const MEMORY: Section = Section {
-    own: &["size", "hugepages", "hugepage_size", "shared", "zones", "thp", "prefault"],
-    // How much could be added, and how.
-    foreign: &[("hotplug_size", anything), ("hotplug_method", anything)],
+    own: &["size", "max", "hotplug_size", "hugepages", "hugepage_size", "shared", "zones", "thp", "prefault"],
+    // How it is added.
+    foreign: &[("hotplug_method", anything)],
 };
 const ZONE: Section = Section {
     own: &["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"],
@@ -288,7 +288,7 @@ mod tests {
             "cpus": {"boot_vcpus": 2, "max_vcpus": 8, "kvm_hyperv": false, "max_phys_bits": 46, "affinity": [],
                 "topology": {"threads_per_core": 1, "cores_per_die": 8, "dies_per_package": 1, "packages": 1},
                 "features": {"amx": false}, "core_scheduling": "Off", "nested": true},
-            "memory": {"size": 1 << 30, "hotplug_size": 1u64 << 34, "hotplugged_size": 0, "mergeable": false,
+            "memory": {"size": 1 << 30, "hotplug_size": null, "hotplugged_size": 0, "mergeable": false,
                 "hotplug_method": "VirtioMem", "shared": false, "hugepages": false, "hugepage_size": null,
                 "prefault": false, "thp": true, "zones": null, "reserve": false}, "numa": null,
             "disks": [{"path": "/d", "id": "root", "readonly": false, "direct": false, "iommu": false, "num_queues": 1,

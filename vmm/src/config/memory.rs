@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use flatboot_handoff::SECTION_SIZE;
 use serde::{Deserialize, Serialize};
 
 use super::field::FieldError;
@@ -13,16 +14,19 @@ use crate::field::Field;
 use crate::memory::{Backing, HostPages, MemorySize, Size, Thp};
 
 const OPTION: Field = Field::section("memory");
+const MAX: Field = OPTION.member("max");
 /// What the only zone is called where nothing is said of any.
 const ZONE: &str = "mem0";
-const KEYS: [&str; 6] = ["size", "hugepages", "hugepage_size", "shared", "thp", "prefault"];
+const KEYS: [&str; 8] = ["size", "max", "hotplug_size", "hugepages", "hugepage_size", "shared", "thp", "prefault"];
 
 /// How much memory, and how the host backs it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "MemoryFields", into = "MemoryFields")]
 pub struct MemoryConfig {
-    /// All of the VM's RAM: a multiple of the pages that back it.
+    /// All of the RAM that the VM starts with: a multiple of the pages that back it.
     pub size: MemorySize,
+    /// The most that it can have while it runs, if that can change: more than `size` by whole sections.
+    pub max: Option<MemorySize>,
     /// What backs it, where it has no parts.
     pub backing: Backing,
     /// Its parts, which add up to its size.
@@ -39,6 +43,11 @@ pub struct MemoryConfig {
 struct MemoryFields {
     /// None, or 0, is what the zones have together.
     size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max: Option<u64>,
+    /// Cloud Hypervisor's spelling of `max`: how much more than `size` it is. 0 is nothing.
+    #[serde(skip_serializing)]
+    hotplug_size: Option<u64>,
     hugepages: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     hugepage_size: Option<u64>,
@@ -51,11 +60,12 @@ struct MemoryFields {
 
 impl From<MemoryConfig> for MemoryFields {
     fn from(memory: MemoryConfig) -> Self {
-        let MemoryConfig { size, backing: Backing { pages, shared, .. }, zones, thp, prefault } = memory;
+        let MemoryConfig { size, max, backing: Backing { pages, shared, .. }, zones, thp, prefault } = memory;
         let hugepage_size = pages.is_huge().then_some(pages.bytes());
         // Zones say it all.
         let size = Some(if zones.is_empty() { size.bytes() } else { 0 });
-        Self { size, hugepages: pages.is_huge(), hugepage_size, shared, zones, thp, prefault }
+        let max = max.map(MemorySize::bytes);
+        Self { size, max, hotplug_size: None, hugepages: pages.is_huge(), hugepage_size, shared, zones, thp, prefault }
     }
 }
 
@@ -69,9 +79,10 @@ impl TryFrom<MemoryFields> for MemoryConfig {
         } else {
             zoned_size(&fields)?
         };
+        let max = most(&fields, size)?;
         let MemoryFields { shared, zones, thp, prefault, .. } = fields;
         let backing = Backing { pages, shared, host_node: None };
-        Ok(Self { size, backing, zones, thp, prefault })
+        Ok(Self { size, max, backing, zones, thp, prefault })
     }
 }
 
@@ -85,6 +96,8 @@ impl MemoryConfig {
         }
         let fields = MemoryFields {
             size,
+            max: options.value("max", parse_size)?,
+            hotplug_size: options.value("hotplug_size", parse_size)?,
             hugepages: options.switch("hugepages", false)?,
             hugepage_size: options.value("hugepage_size", |value| parse_size(value).map_err(|_| MUST_BE_PAGES))?,
             shared: options.switch("shared", false)?,
@@ -93,6 +106,32 @@ impl MemoryConfig {
             prefault: options.switch("prefault", false)?,
         };
         Self::try_from(fields).map_err(|error| options.wrong_field(error))
+    }
+
+    /// Bytes that it can have beyond what it starts with.
+    #[must_use]
+    pub const fn held(&self) -> u64 {
+        match self.max {
+            Some(max) => max.bytes() - self.size.bytes(),
+            None => 0,
+        }
+    }
+
+    /// Whether the rest of the VM lets its memory grow: its payload is `firmware`, it has so many `nodes`, and a `hand_off` says what
+    /// could be there.
+    pub(super) fn check_max(&self, firmware: bool, nodes: usize, hand_off: bool) -> Result<(), FieldError> {
+        let Some(max) = self.max.filter(|_| self.held() > 0) else { return Ok(()) };
+        let wrong = |must: &str| Err(FieldError::of(MAX, &format_args!("{max:#}"), must));
+        if firmware {
+            return wrong("must be absent with firmware, which does not know memory that is not there yet");
+        }
+        if nodes > 1 {
+            return wrong("must be absent with more than one NUMA node");
+        }
+        if !hand_off {
+            return wrong("must be absent with handoff=off: the hand-off is what tells the kernel of it");
+        }
+        Ok(())
     }
 
     /// Its parts; all of it where nothing is said of any.
@@ -113,6 +152,36 @@ fn memory_size(bytes: u64, pages: HostPages) -> Result<MemorySize, FieldError> {
         return Err(wrong(&format!("must be a multiple of {:#} with {by}", Size(pages.bytes()))));
     }
     Ok(size)
+}
+
+/// The most that memory of `size` can become, whichever way that is written.
+fn most(fields: &MemoryFields, size: MemorySize) -> Result<Option<MemorySize>, FieldError> {
+    let more = fields.hotplug_size.filter(|more| *more != 0);
+    let (name, value, max) = match (fields.max, more) {
+        (None, None) => return Ok(None),
+        (Some(max), None) => ("max", max, Some(max)),
+        (None, Some(more)) => ("hotplug_size", more, size.bytes().checked_add(more)),
+        (Some(_), Some(more)) => {
+            let must = "must be absent with max, of which it is another spelling";
+            return Err(FieldError::new("hotplug_size", &more, must));
+        }
+    };
+    let wrong = |must: &str| Err(FieldError::new(name, &value, must));
+    for (on, of) in
+        [(!fields.zones.is_empty(), "zones"), (fields.hugepages, "hugepages=on"), (fields.shared, "shared=on")]
+    {
+        if on {
+            return wrong(&format!("must be absent with {of}"));
+        }
+    }
+    let fits = |max: &u64| max.checked_sub(size.bytes()).is_some_and(|more| more.is_multiple_of(SECTION_SIZE));
+    match max.filter(fits).map(MemorySize::try_from) {
+        Some(Ok(max)) => Ok(Some(max)),
+        _ if name == "max" => {
+            wrong(&format!("must be more than size, {size:#}, by a multiple of {:#}", Size(SECTION_SIZE)))
+        }
+        _ => wrong(&format!("must be a multiple of {:#}", Size(SECTION_SIZE))),
+    }
 }
 
 /// The size of all zones together; what they say of themselves cannot be said of all.
@@ -162,6 +231,7 @@ mod tests {
         let memory = MemoryConfig::parse("size=1G", &[]).unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(1 << 30).unwrap(),
+            max: None,
             backing: Backing::default(),
             zones: vec![],
             thp: Thp::Early,
@@ -176,6 +246,7 @@ mod tests {
         let memory = MemoryConfig::parse(text, &[]).unwrap();
         let expected = MemoryConfig {
             size: MemorySize::try_from(64 << 30).unwrap(),
+            max: None,
             backing: Backing { pages: HostPages::Huge2M, shared: true, host_node: None },
             zones: vec![],
             thp: Thp::Off,
@@ -219,12 +290,58 @@ mod tests {
             ("size=1G,shared=1", "--memory shared=1: must be on or off"),
             (
                 "size=1G,mergeable=on",
-                "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, \
-                 thp, prefault",
+                "--memory mergeable=on: there is no key mergeable: must be one of size, max, hotplug_size, hugepages, \
+                 hugepage_size, shared, thp, prefault",
             ),
         ] {
             assert_eq!(said(MemoryConfig::parse(text, &[])), expected);
         }
+    }
+
+    #[test]
+    fn memory_that_can_grow_has_two_spellings() {
+        for text in ["size=1G,max=1T", "size=1G,hotplug_size=1023G"] {
+            let memory = MemoryConfig::parse(text, &[]).unwrap();
+            assert_eq!((memory.max.map(MemorySize::bytes), memory.held()), (Some(1 << 40), 1023 << 30), "{text}");
+            let json = serde_json::to_value(&memory).unwrap();
+            assert_eq!((&json["max"], json.get("hotplug_size")), (&(1u64 << 40).into(), None));
+            assert_eq!(serde_json::from_value::<MemoryConfig>(json).unwrap(), memory);
+        }
+        let json = r#"{"size": 1073741824, "hotplug_size": 134217728}"#;
+        assert_eq!(serde_json::from_str::<MemoryConfig>(json).unwrap().held(), 128 << 20);
+        for text in ["size=1G,hotplug_size=0", "size=1G,max=1G", "size=1G"] {
+            assert_eq!(MemoryConfig::parse(text, &[]).unwrap().held(), 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_grow_is_said() {
+        for (text, expected) in [
+            ("size=1G,max=512M", "--memory max=512M: must be more than size, 1G, by a multiple of 128M"),
+            ("size=1G,max=1100M", "--memory max=1100M: must be more than size, 1G, by a multiple of 128M"),
+            ("size=1G,hotplug_size=1M", "--memory hotplug_size=1M: must be a multiple of 128M"),
+            (
+                "size=1G,max=2G,hotplug_size=1G",
+                "--memory hotplug_size=1G: must be absent with max, of which it is another spelling",
+            ),
+            ("size=1G,max=2G,hugepages=on", "--memory max=2G: must be absent with hugepages=on"),
+            ("size=1G,max=2G,shared=on", "--memory max=2G: must be absent with shared=on"),
+        ] {
+            assert_eq!(said(MemoryConfig::parse(text, &[])), expected);
+        }
+        let zoned = MemoryConfig::parse("max=2G", &["id=a,size=1G".to_owned()]);
+        assert_eq!(said(zoned), "--memory max=2G: must be absent with zones");
+        let memory = MemoryConfig::parse("size=1G,max=2G", &[]).unwrap();
+        for (firmware, nodes, hand_off, expected) in [
+            (true, 1, true, "memory.max=2G: must be absent with firmware, "),
+            (false, 2, true, "memory.max=2G: must be absent with more than one NUMA node"),
+            (false, 1, false, "memory.max=2G: must be absent with handoff=off: "),
+        ] {
+            let error = memory.check_max(firmware, nodes, hand_off).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        assert_eq!(memory.check_max(false, 1, true), Ok(()));
+        assert_eq!(MemoryConfig::parse("size=1G", &[]).unwrap().check_max(true, 2, false), Ok(()));
     }
 
     #[test]

@@ -152,8 +152,8 @@ pub struct NetConfig {
 pub enum NetEnd {
     /// The device's own threads. Of the first pair of queues, and of each other one.
     Thread(Box<dyn Link>, Vec<Box<dyn Link>>),
-    /// The host's kernel. Likewise.
-    Kernel(Tap, Vec<Tap>),
+    /// The host's kernel, by what is open of it. Likewise.
+    Kernel(vhost::Opened, Tap, Vec<Tap>),
 }
 
 /// How its owner calls it.
@@ -369,10 +369,9 @@ impl NetOption {
 
     /// The other end, and what it is called.
     fn end(&self, place: &Place) -> Result<(String, NetEnd), String> {
-        let by_kernel = self.by_kernel()?;
-        let taps = match place {
+        let (by_kernel, taps) = match place {
             Place::Descriptors(_) | Place::Handed => match self.inherited(place)? {
-                Inherited::Tap(taps) => taps,
+                Inherited::Tap(taps) => (self.by_kernel()?, taps),
                 Inherited::Stream(_) if self.vhost == Some(true) => {
                     return Err("vhost=on: is a socket: must be a tap, or have no vhost".to_owned());
                 }
@@ -386,18 +385,17 @@ impl NetOption {
                     .map_err(|error| error.to_string())?;
                 return Ok((PASST.to_owned(), alone(stream)));
             }
-            Place::Name(name) => self.taps(name)?,
-            Place::New => self.taps("")?,
+            Place::Name(name) => (self.by_kernel()?, self.taps(name)?),
+            Place::New => (self.by_kernel()?, self.taps("")?),
         };
         let mut taps = taps.into_iter().map(|tap| tap.offering(self.offloads()));
         let first = taps.next().ok_or("has no queue")?;
         let name = first.name().to_owned();
         Ok((
             name,
-            if by_kernel {
-                NetEnd::Kernel(first, taps.collect())
-            } else {
-                NetEnd::Thread(Box::new(first), taps.map(|tap| Box::new(tap) as Box<dyn Link>).collect())
+            match by_kernel {
+                Some(opened) => NetEnd::Kernel(opened, first, taps.collect()),
+                None => NetEnd::Thread(Box::new(first), taps.map(|tap| Box::new(tap) as Box<dyn Link>).collect()),
             },
         ))
     }
@@ -421,13 +419,13 @@ impl NetOption {
         copies.and_then(inherit).map_err(|error| format!("{error}: {must}"))
     }
 
-    /// Whether the host's kernel moves the frames, if the other end is a tap.
-    fn by_kernel(&self) -> Result<bool, String> {
-        match (self.vhost, vhost::probe()) {
-            (Some(false), _) => Ok(false),
-            (Some(true), Err(error)) => Err(format!("vhost=on: {}", no_vhost(&error))),
-            (Some(true), Ok(())) => Ok(true),
-            (None, found) => Ok(found.is_ok() && self.rate_limiter_config.is_none()),
+    /// What the host's kernel moves the frames of a tap by, if it does.
+    fn by_kernel(&self) -> Result<Option<vhost::Opened>, String> {
+        match self.vhost {
+            Some(false) => Ok(None),
+            Some(true) => vhost::Opened::new().map(Some).map_err(|error| format!("vhost=on: {}", no_vhost(&error))),
+            None if self.rate_limiter_config.is_some() => Ok(None),
+            None => Ok(vhost::Opened::new().ok()),
         }
     }
 

@@ -31,6 +31,11 @@ pub struct ShapeArgs {
     /// processor's physical addresses allow. The host allocates memory only for
     /// what the guest touches.
     ///
+    ///   max=SIZE             most memory that the VM can have while it runs, more
+    ///                        than size by a multiple of 128M; the control API's
+    ///                        vm.resize changes how much it has. The guest's kernel
+    ///                        must support it [size]
+    ///   hotplug_size=SIZE    the same as max=, as what can be added to size [0]
     ///   hugepages=on|off     use the host's reserved huge pages [off]
     ///   hugepage_size=2M|1G  their size; SIZE must be a multiple of it [2M]
     ///   shared=on|off        use a memfd instead of anonymous memory [off]

@@ -28,9 +28,11 @@ impl Shape {
     pub fn parse(args: &ShapeArgs) -> Result<Self, ConfigError> {
         let cpus = CpusConfig::parse(&args.cpus)?;
         let memory = MemoryConfig::parse(args.memory(), &args.memory_zones)?;
-        let (_, zones) = numa::resolved(&parse_numa(&args.numa)?, &cpus, &memory)?;
+        let nodes = parse_numa(&args.numa)?;
+        let (_, zones) = numa::resolved(&nodes, &cpus, &memory)?;
         let study = StudyConfig::parse(&args.study)?;
         study.check(&memory)?;
+        memory.check_max(false, nodes.len(), study.handoff)?;
         Ok(Self { cpus, memory, zones, study })
     }
 

@@ -105,7 +105,7 @@ impl StudyConfig {
     pub const fn plan_input(&self, memory: &MemoryConfig, zones: Vec<Zone>) -> PlanInput {
         let Self { layout, arenas, zeroed, holes, early, .. } = *self;
         let study = Study { layout, arenas, zeroed, holes };
-        PlanInput { zones, thp: memory.thp, prefault: self.prefault(memory), early, study }
+        PlanInput { zones, held: memory.held(), thp: memory.thp, prefault: self.prefault(memory), early, study }
     }
 
     /// What host memory of `memory` is to be there before the guest runs.

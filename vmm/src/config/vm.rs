@@ -135,6 +135,7 @@ impl VmConfig {
         PayloadOption::parse(&self.payload, self.serial.is_console())?;
         self.check_devices()?;
         self.study.check(&self.memory)?;
+        self.memory.check_max(self.payload.firmware.is_some(), self.numa.len(), self.study.handoff)?;
         let serial_is_file = matches!(self.serial, SerialOption::File(_));
         if let Some(limit) = self.serial_limit.filter(|_| !serial_is_file) {
             let must = "must be with a serial port that writes to a file";
@@ -192,6 +193,12 @@ impl VmConfig {
     #[must_use]
     pub const fn memory_size(&self) -> u64 {
         self.memory.size.bytes()
+    }
+
+    /// Bytes that it can have beyond those.
+    #[must_use]
+    pub const fn held_memory(&self) -> u64 {
+        self.memory.held()
     }
 
     /// How many processors it has.
@@ -393,7 +400,8 @@ mod tests {
         ];
         let mut studied = raw("size=1G,prefault=on", "boot=2");
         studied.shape.study = vec!["layout=pc,arenas=off".to_owned(), "zeroed=off,early=off,handoff_file=a".to_owned()];
-        for raw in [whole, small, nodes, studied] {
+        let elastic = raw("size=1G,max=1T", "boot=1");
+        for raw in [whole, small, nodes, studied, elastic] {
             let config = of(raw);
             let json = config.to_json().unwrap();
             assert_eq!(VmConfig::from_json(&json), Ok(config), "{json}");

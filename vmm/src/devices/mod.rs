@@ -8,6 +8,7 @@ pub mod bus;
 pub mod capped;
 pub mod escape;
 pub mod fw_cfg;
+pub mod held;
 pub mod i8042;
 pub mod input;
 pub mod ioapic;

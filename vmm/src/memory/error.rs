@@ -9,6 +9,7 @@ use super::size::Size;
 use crate::field::Field;
 
 const SIZE: Field = Field::of("memory", "size");
+const MAX: Field = Field::of("memory", "max");
 const HOLES: Field = Field::of("study", "holes");
 
 /// Why memory cannot be planned as asked, or cannot hold what it should.
@@ -22,6 +23,8 @@ pub enum PlanError {
         "{SIZE}={size:#}: must be between {min:#} and {max:#}, which is what {bits}-bit physical addresses have room for"
     )]
     TooLarge { size: Size, min: Size, max: Size, bits: u8 },
+    #[error("{MAX}={most:#}: must be at most {max:#}, which is what {bits}-bit physical addresses have room for")]
+    TooMuch { most: Size, max: Size, bits: u8 },
     #[error("{HOLES}={holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
     TooManyHoles { holes: u16 },
     #[error(

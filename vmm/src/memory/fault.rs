@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SIGBUS: the host cannot give a page that it has promised, because the memory is damaged (hwpoison), or a pool of huge pages or
-//! a file behind it has nothing left. Without a word the process would be gone and the terminal raw.
+//! a file behind it has nothing left. SIGSEGV: a device was at work on held memory that its guest has given back meanwhile. Without a
+//! word the process would be gone and the terminal raw.
 #![expect(unsafe_code, reason = "the faulting address is in a union of siginfo_t; the default action must be put back")]
 
 use std::io;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::signal::register_signal_handler;
 
-use super::region::GuestMemory;
+use super::region::{GuestMemory, Region};
 use crate::line::Line;
 
 /// A piece of guest memory: where it is in this process, its length, and where the guest has it.
@@ -35,6 +36,8 @@ const PLACES: usize = 128;
 static WATCHED: [Place; PLACES] = [const { Place::empty() }; PLACES];
 /// What the handler calls.
 static RESTORE: OnceLock<fn()> = OnceLock::new();
+/// What was to be done about SIGSEGV before: the standard library says that a stack has overflowed.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl Place {
     const fn empty() -> Self {
@@ -68,7 +71,54 @@ pub fn watch(memory: &GuestMemory, restore: fn()) -> io::Result<()> {
     let pieces = pieces.map(Some).chain(std::iter::repeat(None));
     WATCHED.iter().zip(pieces).for_each(|(place, piece)| place.set(piece));
     RESTORE.get_or_init(|| restore);
-    register_signal_handler(libc::SIGBUS, on_sigbus).map_err(|error| io::Error::from_raw_os_error(error.errno()))
+    register_signal_handler(libc::SIGBUS, on_sigbus).map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+    if memory.iter().any(Region::is_held) { watch_held() } else { Ok(()) }
+}
+
+/// From now on a SIGSEGV in memory that is watched says where. It is handled on the stack that the standard library has for it.
+fn watch_held() -> io::Result<()> {
+    if BEFORE.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: zeroes are a value of the structure, which is integers and a pointer that may be null.
+    let (mut action, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_sigsegv as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: both pointers are to structures of that type; the handler is safe to call at any time.
+    if unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, &raw mut before) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    BEFORE.get_or_init(|| before);
+    Ok(())
+}
+
+extern "C" fn on_sigsegv(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: as for SIGBUS.
+    let address = unsafe { info.as_ref() }.map_or(0, |info| unsafe { info.si_addr() } as u64);
+    let Some(guest) = guest_address(WATCHED.iter().map(Place::get), address) else {
+        if let Some(before) = BEFORE.get() {
+            // SAFETY: the structure is what sigaction(2) has given; it is safe in a handler. The access is tried again, for the other
+            // handler to see.
+            unsafe { libc::sigaction(libc::SIGSEGV, before, std::ptr::null_mut()) };
+        }
+        return;
+    };
+    let mut line = Line::default();
+    line.text("flatboot: error: the guest has given back memory that a device is still using (SIGSEGV), at guest physical address ");
+    line.hexadecimal(guest);
+    line.text("\n");
+    // SAFETY: as for SIGBUS.
+    unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+    say(&line);
+}
+
+/// Gives the terminal its mode back, and writes `line`. For signal handlers.
+fn say(line: &Line) {
+    if let Some(restore) = RESTORE.get() {
+        restore();
+    }
+    // SAFETY: the pointer and the length are those of initialized bytes; write(2) is safe in a handler.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes().as_ptr().cast(), line.bytes().len()) };
 }
 
 extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
@@ -85,11 +135,7 @@ extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _conte
     // SAFETY: SIG_DFL for SIGBUS has no further conditions; signal(2) is safe in a handler. When this returns, the access is tried
     // again and ends the process, as it would have without us.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
-    if let Some(restore) = RESTORE.get() {
-        restore();
-    }
-    // SAFETY: the pointer and the length are those of initialized bytes; write(2) is safe in a handler.
-    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes().as_ptr().cast(), line.bytes().len()) };
+    say(&line);
 }
 
 /// Where the guest has the byte that this process has at `address`.
@@ -115,6 +161,7 @@ mod tests {
     use vm_memory::{Bytes, GuestAddress};
 
     use super::*;
+    use crate::memory::held::HeldMemory;
     use crate::memory::{Backing, GpaRange, Slot, guest};
 
     const ROLE: &str = "FLATBOOT_TEST_SIGBUS";
@@ -139,6 +186,36 @@ mod tests {
         let expected = "flatboot: error: the host cannot give memory (SIGBUS) at guest physical address 0x100300000: ";
         assert!(said.contains(expected), "{said}");
         assert!(said.contains("restored"), "{said}");
+    }
+
+    /// Of held memory that a device has hold of, all else is refused to it.
+    #[test]
+    fn what_a_guest_gives_back_under_a_device_is_said_and_ends_the_process() {
+        let me = env::current_exe().unwrap();
+        let test = "memory::fault::tests::play_the_device";
+        let output = Command::new(me).args(["--exact", "--nocapture", test]).env(ROLE, "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = "still using (SIGSEGV), at guest physical address 0x100100000\n";
+        assert!(said.contains(expected) && said.contains("restored"), "{said}");
+    }
+
+    /// No test of its own: it runs in another process, which it ends.
+    #[test]
+    fn play_the_device() {
+        if env::var_os(ROLE).is_none() {
+            return;
+        }
+        let slots = [Slot::new(GpaRange::of(0, MIB), Backing::default())];
+        let memory = guest::map_and_reserve(&slots, Some(GpaRange::of(1 << 32, 4 * MIB))).unwrap();
+        watch(&memory, || eprintln!("restored")).unwrap();
+        let held = HeldMemory::of(&memory).unwrap();
+        held.grow(2 * MIB).unwrap();
+        let slice = memory.get_slice(GuestAddress((1 << 32) + MIB), 8).unwrap();
+        slice.write_obj(1u8, 0).unwrap();
+        held.shrink(MIB).unwrap();
+        let _ = slice.read_obj::<u8>(0);
+        unreachable!("the page is not there");
     }
 
     /// No test of its own: it runs in another process, which it ends.

@@ -60,19 +60,27 @@ pub enum MapError {
 
 /// Maps one host range for each of `slots` (sorted, disjoint, page-aligned).
 pub fn map(slots: &[Slot]) -> Result<GuestMemory, MapError> {
-    let regions = slots.iter().map(|slot| map_slot(slot, None)).collect::<Result<Vec<_>, _>>()?;
+    map_and_reserve(slots, None)
+}
+
+/// The same, and reserves addresses for what is `held`, which comes behind the slots.
+pub fn map_and_reserve(slots: &[Slot], held: Option<GpaRange>) -> Result<GuestMemory, MapError> {
+    let mut regions = slots.iter().map(|slot| map_slot(slot, None)).collect::<Result<Vec<_>, _>>()?;
+    regions.extend(held.map(|range| reserve(range, 0, None)).transpose()?);
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
-/// The same with the content of `file`, in which the slots come one after another from its beginning. They are of ordinary pages, and
-/// not shared.
-pub fn map_file(slots: &[Slot], file: &Arc<File>) -> Result<GuestMemory, MapError> {
+/// The same with the content of `file`, in which the slots come one after another from its beginning, and then the first `there` bytes
+/// of what is `held`. They are of ordinary pages, and not shared.
+pub fn map_file(slots: &[Slot], held: Option<(GpaRange, u64)>, file: &Arc<File>) -> Result<GuestMemory, MapError> {
     let mut offset = 0;
-    let mut regions = Vec::with_capacity(slots.len());
+    let mut regions = Vec::with_capacity(slots.len() + 1);
     for slot in slots {
         regions.push(map_slot(slot, Some(Source { file: Arc::clone(file), offset }))?);
         offset += slot.range.length();
     }
+    let source = Source { file: Arc::clone(file), offset };
+    regions.extend(held.map(|(range, there)| reserve(range, there, Some(source))).transpose()?);
     GuestMemory::from_regions(regions).map_err(|e| MapError::Inconsistent(e.to_string()))
 }
 
@@ -96,6 +104,39 @@ fn map_slot(slot: &Slot, source: Option<Source>) -> Result<Region, MapError> {
     GuestRegionMmap::new(region, GuestAddress(gpa))
         .map(|region| Region::new(region, mapping, source))
         .ok_or_else(|| MapError::Inconsistent(format!("range {range} wraps")))
+}
+
+/// Reserves addresses for `range`. The first `there` bytes of it are there, and have the content of `source`.
+fn reserve(range: GpaRange, there: u64, source: Option<Source>) -> Result<Region, MapError> {
+    let (size, gpa) = (range.length(), range.start());
+    let failed = |source| MapError::Map { size, gpa, hint: "; see ulimit -v", source };
+    let (region, mapping) = reserve_one(size, there, source.as_ref()).map_err(failed)?;
+    let source = source.filter(|_| there > 0);
+    GuestRegionMmap::new(region, GuestAddress(gpa))
+        .map(|region| Region::held(region, mapping, source, there))
+        .ok_or_else(|| MapError::Inconsistent(format!("range {range} wraps")))
+}
+
+fn reserve_one(size: u64, there: u64, source: Option<&Source>) -> io::Result<(MmapRegion, Mapping)> {
+    let length = index(size);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let (start, mapping) = map_aligned(length, HUGE_PAGE, libc::PROT_NONE, flags, None)?;
+    if let Some(Source { file, offset }) = source.filter(|_| there > 0) {
+        let offset = i64::try_from(*offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+        let flags = flags | libc::MAP_FIXED;
+        // SAFETY: `start..start + there` lies inside what was reserved above, which nothing else uses.
+        let mapped = unsafe { libc::mmap(start.cast(), index(there), prot, flags, file.as_raw_fd(), offset) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    keep_out_of_core_dumps(start, length)?;
+    let builder = MmapRegionBuilder::new(length).with_mmap_prot(libc::PROT_NONE).with_mmap_flags(flags);
+    // SAFETY: `start..start + length` was mapped above for this region alone, and is unmapped behind it: see `Region`. What of it is
+    // not there is not used: see `Region::check`.
+    let region = unsafe { builder.with_raw_mmap_pointer(start) }.build().map_err(io::Error::other)?;
+    Ok((region, mapping))
 }
 
 /// Bits of a word of the kernel's sets.

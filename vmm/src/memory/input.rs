@@ -30,6 +30,8 @@ impl Default for Study {
 pub struct PlanInput {
     /// The parts that it is made of, in order; each node's are next to each other. There is one at least.
     pub zones: Vec<Zone>,
+    /// Bytes that the guest may come to own while it runs: whole sections, on the first node.
+    pub held: u64,
     /// Where to ask the host for transparent huge pages.
     pub thp: Thp,
     /// What host memory is there before the guest runs.
@@ -45,7 +47,14 @@ impl PlanInput {
     #[must_use]
     pub fn new(size: MemorySize) -> Self {
         let zones = vec![Zone { size: size.bytes(), node: 0, backing: Backing::default() }];
-        Self { zones, thp: Thp::default(), prefault: Prefault::default(), early: true, study: Study::default() }
+        Self {
+            zones,
+            held: 0,
+            thp: Thp::default(),
+            prefault: Prefault::default(),
+            early: true,
+            study: Study::default(),
+        }
     }
 
     /// All of the VM's RAM.

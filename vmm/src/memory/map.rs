@@ -136,6 +136,9 @@ impl fmt::Display for MemoryMap<'_> {
             self.pages().into_iter().map(|page| Size(page).to_string()).collect::<Vec<_>>().join(" and "),
             plan.address_width().bits()
         )?;
+        if let Some(held) = plan.held() {
+            writeln!(f, "{} more can be added while the VM runs", Size(held.length()))?;
+        }
         writeln!(
             f,
             "hand-off: {}, {}, {} bytes",
@@ -202,6 +205,7 @@ impl Serialize for MemoryMap<'_> {
         });
         json!({
             "size": plan.input().size().0,
+            "held": plan.held(),
             "hugepages": plan.slots().iter().any(|slot| slot.backing.pages.is_huge()),
             "page_size": self.pages().first(),
             "address_bits": plan.address_width().bits(),

@@ -12,6 +12,7 @@ use super::pages::HostPages;
 use super::place::Rooms;
 use super::range::{AddressWidth, GpaRange};
 use super::shape::slots;
+use super::size::Size;
 use super::zone::{Slot, ram, runs};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
 
@@ -23,6 +24,7 @@ pub struct MemoryPlan {
     address_width: AddressWidth,
     slots: Vec<Slot>,
     ram: Vec<GpaRange>,
+    held: Option<GpaRange>,
     e820: Vec<E820Entry>,
     regions: Vec<Region>,
     arenas: Vec<Arena>,
@@ -49,8 +51,16 @@ impl MemoryPlan {
         };
         let backing = HostBacking::new(input, payload, &slots, &arenas);
         let e820 = e820(&ram);
+        let held = held(input, &ram, address_width)?;
+        // Behind all others, and only planned: of it nothing else is said.
+        regions.extend(held.map(|range| Region {
+            base: range.start(),
+            length: range.length(),
+            node: 0,
+            flags: RegionFlags::HELD,
+        }));
         let input = input.clone();
-        Ok(Self { input, address_width, slots, ram, e820, regions, arenas, kernel, initramfs, backing })
+        Ok(Self { input, address_width, slots, ram, held, e820, regions, arenas, kernel, initramfs, backing })
     }
 
     /// What it follows from.
@@ -81,6 +91,12 @@ impl MemoryPlan {
     #[must_use]
     pub fn ram(&self) -> &[GpaRange] {
         &self.ram
+    }
+
+    /// Where memory can come to be while the guest runs. None of it is RAM so far.
+    #[must_use]
+    pub const fn held(&self) -> Option<GpaRange> {
+        self.held
     }
 
     /// The node that the memory at a guest physical address lies on; the first, if there is no memory.
@@ -146,6 +162,24 @@ fn regions(runs: &[(GpaRange, u32)], input: &PlanInput) -> Vec<Region> {
             Region { base, length, node, flags }
         })
         .collect()
+}
+
+/// Where held memory is: above all RAM, from a whole GiB on, so that it can be mapped by the largest pages.
+fn held(input: &PlanInput, ram: &[GpaRange], width: AddressWidth) -> Result<Option<GpaRange>, PlanError> {
+    const ALIGNMENT: u64 = 1 << 30;
+
+    if input.held == 0 {
+        return Ok(None);
+    }
+    let end_of_ram = ram.last().map_or(ABOVE_4G, |range| range.end());
+    let start = end_of_ram.max(ABOVE_4G).next_multiple_of(ALIGNMENT);
+    let room = width.end().saturating_sub(start);
+    if input.held > room {
+        let size = input.size().0;
+        let (most, max) = (Size(size.saturating_add(input.held)), Size(size + room));
+        return Err(PlanError::TooMuch { most, max, bits: width.bits() });
+    }
+    Ok(Some(GpaRange::of(start, input.held)))
 }
 
 /// Notes that the VMM writes to `range` before the guest runs: no region that shares a byte with it is `ZEROED`.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A piece of guest memory in this process, which goes when its last user has gone.
+//! A piece of guest memory in this process, which goes when its last user has gone. One that is held is address space, of which only
+//! a part is there.
 #![expect(unsafe_code, reason = "munmap of what was mapped for this region alone")]
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use vm_memory::bitmap::BS;
-use vm_memory::guest_memory::Result;
+use vm_memory::guest_memory::{Error, Result};
 use vm_memory::{
     FileOffset, GuestAddress, GuestMemoryRegion, GuestMemoryRegionBytes, GuestRegionMmap, GuestUsize,
     MemoryRegionAddress, VolatileSlice,
@@ -24,6 +26,8 @@ pub(super) struct Mapping {
 pub struct Region {
     memory: GuestRegionMmap,
     source: Option<Source>,
+    /// Bytes from its start that are there, if not all are.
+    there: Option<AtomicU64>,
     _mapping: Mapping,
 }
 
@@ -62,7 +66,37 @@ pub type GuestMemory = vm_memory::GuestRegionCollection<Region>;
 impl Region {
     /// `memory` lies in `mapping`, and comes from `source` if there is one.
     pub(super) const fn new(memory: GuestRegionMmap, mapping: Mapping, source: Option<Source>) -> Self {
-        Self { memory, source, _mapping: mapping }
+        Self { memory, source, there: None, _mapping: mapping }
+    }
+
+    /// The same of which only the first `there` bytes are there.
+    pub(super) fn held(memory: GuestRegionMmap, mapping: Mapping, source: Option<Source>, there: u64) -> Self {
+        Self { there: Some(AtomicU64::new(there)), ..Self::new(memory, mapping, source) }
+    }
+
+    /// Whether it is held: more or less of it may be there at another time.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        self.there.is_some()
+    }
+
+    /// Bytes from its start that are there.
+    #[must_use]
+    pub fn there(&self) -> u64 {
+        self.there.as_ref().map_or_else(|| self.len(), |there| there.load(Ordering::Acquire))
+    }
+
+    /// So many are there, of one that is held: none that is not may be used from now on.
+    pub(super) fn set_there(&self, bytes: u64) {
+        self.there.iter().for_each(|there| there.store(bytes, Ordering::Release));
+    }
+
+    /// Whether `count` bytes at `offset` are there.
+    fn check(&self, offset: MemoryRegionAddress, count: usize) -> Result<()> {
+        let Some(there) = &self.there else { return Ok(()) };
+        let end = offset.0.checked_add(count as u64);
+        let fits = end.is_some_and(|end| end <= there.load(Ordering::Acquire));
+        if fits { Ok(()) } else { Err(Error::InvalidBackendAddress) }
     }
 
     /// Where its content comes from, unless it was zero.
@@ -94,6 +128,7 @@ impl GuestMemoryRegion for Region {
     }
 
     fn get_host_address(&self, address: MemoryRegionAddress) -> Result<*mut u8> {
+        self.check(address, 1)?;
         self.memory.get_host_address(address)
     }
 
@@ -102,6 +137,7 @@ impl GuestMemoryRegion for Region {
     }
 
     fn get_slice(&self, offset: MemoryRegionAddress, count: usize) -> Result<VolatileSlice<'_, BS<'_, ()>>> {
+        self.check(offset, count)?;
         self.memory.get_slice(offset, count)
     }
 

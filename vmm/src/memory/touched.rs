@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{SeekFrom, seek};
@@ -11,6 +12,7 @@ use vm_memory::{Address, GuestMemoryRegion};
 
 use super::range::GpaRange;
 use super::region::{Region, Source};
+use super::scan;
 use crate::bits::index;
 use crate::layout::PAGE_SIZE;
 
@@ -20,17 +22,24 @@ const PAGEMAP: &str = "/proc/self/pagemap";
 const ENTRY: usize = 8;
 /// Of an entry (Documentation/admin-guide/mm/pagemap.rst): bit 63, present; bit 62, swapped out.
 const THERE: u64 = 3 << 62;
-/// Pages that are asked for at once: 512 MiB.
+/// Pages that are read at once: 512 MiB.
 const CHUNK: u64 = 1 << 17;
 
 /// What says so.
 #[derive(Debug)]
-pub struct Pagemap(File);
+pub struct Pagemap {
+    file: File,
+    /// Whether the kernel can be asked for what is there. One before Linux 6.7 has to be read page by page, which takes as long as
+    /// memory is large.
+    scans: bool,
+}
 
 impl Pagemap {
     /// Opens the kernel's file.
     pub fn open() -> io::Result<Self> {
-        File::open(PAGEMAP).map(Self)
+        let file = File::open(PAGEMAP)?;
+        let scans = scan::is_known(&file);
+        Ok(Self { file, scans })
     }
 
     /// Calls `visit` with ranges (GPA, whole pages, in order, apart from each other) that have all of `region` that is not zero.
@@ -40,77 +49,111 @@ impl Pagemap {
         mut visit: impl FnMut(GpaRange) -> Result<(), E>,
     ) -> Result<(), E> {
         let start = region.start_addr().raw_value();
-        let (first, end) = (region.as_ptr() as u64 / PAGE_SIZE, region.len() / PAGE_SIZE);
-        let mut bytes = vec![0; index(CHUNK.min(end)) * ENTRY];
-        let mut held = Held::new(region.source(), region.len());
-        let mut run: Option<(u64, u64)> = None;
-        let range = |(from, to)| GpaRange::new(start + from * PAGE_SIZE, start + to * PAGE_SIZE);
-        let mut page = 0;
-        while page < end {
-            let count = CHUNK.min(end - page);
-            let chunk = bytes.get_mut(..index(count) * ENTRY).unwrap_or_default();
-            self.0.read_exact_at(chunk, (first + page) * ENTRY as u64)?;
-            let (entries, _) = chunk.as_chunks::<ENTRY>();
-            for (page, entry) in (page..).zip(entries) {
-                if u64::from_le_bytes(*entry) & THERE == 0 && !held.has(page)? {
-                    continue;
-                }
-                match &mut run {
-                    Some((_, to)) if *to == page => *to += 1,
-                    other => {
-                        if let Some(ended) = other.replace((page, page + 1)) {
-                            visit(range(ended))?;
-                        }
-                    }
-                }
+        let range = |run: Range<u64>| GpaRange::new(start + run.start * PAGE_SIZE, start + run.end * PAGE_SIZE);
+        let mut joined = Joined { run: 0..0, visit: |run| visit(range(run)) };
+        let mut data = Data::new(region).peekable();
+        self.present(region, |run| {
+            // Both are in order: what the file has before this run comes first.
+            while let Some(before) = data.next_if(|next| next.as_ref().map_or(true, |next| next.start < run.start)) {
+                joined.add(before?)?;
             }
-            page += count;
+            joined.add(run)
+        })?;
+        data.try_for_each(|run| joined.add(run?))?;
+        joined.end()
+    }
+
+    /// Calls `visit` with runs of pages of `region`, in order, that have all of it that was touched.
+    fn present<E: From<io::Error>>(
+        &self,
+        region: &Region,
+        mut visit: impl FnMut(Range<u64>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = region.as_ptr() as u64;
+        let (first, end) = (start / PAGE_SIZE, pages(region));
+        if self.scans {
+            let run = |found: Range<u64>| found.start / PAGE_SIZE - first..found.end / PAGE_SIZE - first;
+            return scan::visit(&self.file, start..start + end * PAGE_SIZE, |found| visit(run(found)));
         }
-        run.map_or(Ok(()), |last| visit(range(last)))
+        let mut bytes = vec![0; index(CHUNK.min(end)) * ENTRY];
+        for page in (0..end).step_by(index(CHUNK)) {
+            let count = index(CHUNK.min(end - page));
+            let chunk = bytes.get_mut(..count * ENTRY).unwrap_or_default();
+            self.file.read_exact_at(chunk, (first + page) * ENTRY as u64)?;
+            let (entries, _) = chunk.as_chunks::<ENTRY>();
+            let there = (page..).zip(entries).filter(|(_, entry)| u64::from_le_bytes(**entry) & THERE != 0);
+            for (page, _) in there {
+                visit(page..page + 1)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// The pages that the file has in which a region comes from: asked for in order.
-struct Held<'a> {
+/// Pages of a region that are there or could be.
+fn pages(region: &Region) -> u64 {
+    region.there() / PAGE_SIZE
+}
+
+/// Runs of pages that come in the order of their starts, put together where they overlap or meet.
+struct Joined<F> {
+    run: Range<u64>,
+    visit: F,
+}
+
+impl<E, F: FnMut(Range<u64>) -> Result<(), E>> Joined<F> {
+    fn add(&mut self, run: Range<u64>) -> Result<(), E> {
+        if run.start <= self.run.end && !self.run.is_empty() {
+            self.run.end = self.run.end.max(run.end);
+            return Ok(());
+        }
+        let ended = std::mem::replace(&mut self.run, run);
+        if ended.is_empty() { Ok(()) } else { (self.visit)(ended) }
+    }
+
+    fn end(mut self) -> Result<(), E> {
+        if self.run.is_empty() { Ok(()) } else { (self.visit)(self.run) }
+    }
+}
+
+/// Runs of pages, in order, that the file has in which a region comes from.
+struct Data<'a> {
     source: Option<&'a Source>,
-    length: u64,
-    /// Pages of the region, the last that was found.
-    from: u64,
-    to: u64,
+    /// The page of the region that is looked at next,
+    page: u64,
+    /// and the last one's end.
+    end: u64,
 }
 
-impl<'a> Held<'a> {
-    const fn new(source: Option<&'a Source>, length: u64) -> Self {
-        Self { source, length, from: 0, to: 0 }
-    }
-
-    fn has(&mut self, page: u64) -> io::Result<bool> {
-        if page >= self.to {
-            self.find(page)?;
-        }
-        Ok((self.from..self.to).contains(&page))
+impl<'a> Data<'a> {
+    fn new(region: &'a Region) -> Self {
+        Self { source: region.source(), page: 0, end: pages(region) }
     }
 
     /// The next data at `page` or behind it.
-    fn find(&mut self, page: u64) -> io::Result<()> {
-        let none = u64::MAX;
-        let Some(Source { file, offset }) = self.source else {
-            (self.from, self.to) = (none, none);
-            return Ok(());
-        };
-        let at = |page: u64| offset + page * PAGE_SIZE;
-        let from = match seek(file, SeekFrom::Data(at(page))) {
-            Ok(from) if from < offset + self.length => from,
-            Ok(_) | Err(Errno::NXIO) => {
-                (self.from, self.to) = (none, none);
-                return Ok(());
-            }
+    fn look(&self, Source { file, offset }: &Source) -> io::Result<Option<Range<u64>>> {
+        let limit = offset + self.end * PAGE_SIZE;
+        let from = match seek(file, SeekFrom::Data(offset + self.page * PAGE_SIZE)) {
+            Ok(from) if from < limit => from,
+            Ok(_) | Err(Errno::NXIO) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let to = seek(file, SeekFrom::Hole(from))?.min(offset + self.length);
-        self.from = (from - offset) / PAGE_SIZE;
-        self.to = (to - offset).div_ceil(PAGE_SIZE).max(self.from + 1);
-        Ok(())
+        let to = seek(file, SeekFrom::Hole(from))?.min(limit);
+        Ok(Some((from - offset) / PAGE_SIZE..(to - offset).div_ceil(PAGE_SIZE)))
+    }
+}
+
+impl Iterator for Data<'_> {
+    type Item = io::Result<Range<u64>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let source = self.source.filter(|_| self.page < self.end)?;
+        let found = self.look(source).transpose();
+        self.page = match &found {
+            Some(Ok(run)) => run.end,
+            _ => self.end,
+        };
+        found
     }
 }
 
@@ -126,15 +169,27 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// By both ways, if this kernel has both.
     fn touched(memory: &GuestMemory) -> Vec<(u64, u64)> {
-        let (pagemap, mut all) = (Pagemap::open().unwrap(), Vec::new());
-        for region in memory.iter() {
-            let visit = |range: GpaRange| {
-                all.push((range.start() / PAGE_SIZE, range.end() / PAGE_SIZE));
-                Ok::<_, io::Error>(())
-            };
-            pagemap.visit(region, visit).unwrap();
+        let pagemap = Pagemap::open().unwrap();
+        if !pagemap.scans {
+            eprintln!(
+                "SKIPPED: this kernel has no PAGEMAP_SCAN, which is of Linux 6.7: pages are only looked at by reading"
+            );
         }
+        let by = |pagemap: &Pagemap| {
+            let mut all = Vec::new();
+            for region in memory.iter() {
+                let visit = |range: GpaRange| {
+                    all.push((range.start() / PAGE_SIZE, range.end() / PAGE_SIZE));
+                    Ok::<_, io::Error>(())
+                };
+                pagemap.visit(region, visit).unwrap();
+            }
+            all
+        };
+        let all = by(&pagemap);
+        assert_eq!(by(&Pagemap { scans: false, ..pagemap }), all);
         all
     }
 
@@ -159,6 +214,34 @@ mod tests {
         );
     }
 
+    /// More than the kernel tells at once, and in more than one of its page tables.
+    #[test]
+    fn every_second_page() {
+        let memory = guest::map(&slots()).unwrap();
+        let pages: Vec<u64> = (0..3000).map(|page| (1 << 20) + 2 * page).collect();
+        for page in &pages {
+            memory.write_obj(7u8, GuestAddress(page * PAGE_SIZE)).unwrap();
+        }
+        assert_eq!(touched(&memory), pages.iter().map(|page| (*page, page + 1)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn runs_are_put_together() {
+        let joined = |runs: &[Range<u64>]| {
+            let mut all = Vec::new();
+            let visit = |run| {
+                all.push(run);
+                Ok::<_, io::Error>(())
+            };
+            let mut joined = Joined { run: 0..0, visit };
+            runs.iter().try_for_each(|run| joined.add(run.clone())).unwrap();
+            joined.end().unwrap();
+            all
+        };
+        assert_eq!(joined(&[]), []);
+        assert_eq!(joined(&[0..1, 1..2, 4..9, 5..6, 7..12, 13..14]), [0..2, 4..12, 13..14]);
+    }
+
     #[test]
     fn what_a_file_has_is_there_too() {
         let file = tempfile::tempfile().unwrap();
@@ -169,7 +252,7 @@ mod tests {
         for offset in [0, 3 * block, 64 * MIB + 5 * block] {
             file.write_all_at(&vec![1; index(block)], offset).unwrap();
         }
-        let memory = guest::map_file(&slots(), &Arc::new(file)).unwrap();
+        let memory = guest::map_file(&slots(), None, &Arc::new(file)).unwrap();
         let high = 1 << 20;
         let at = |block: u64| (block * pages, (block + 1) * pages);
         assert_eq!(touched(&memory), [at(0), at(3), (high + 5 * pages, high + 6 * pages)]);

@@ -27,6 +27,11 @@ fn rules() -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
+/// Whether this kernel has Landlock, and has it on.
+pub(super) fn can_be_kept_away() -> bool {
+    rules().is_ok()
+}
+
 /// What is still to be opened before the guest runs, by this thread and those that it starts.
 pub(super) fn restrict(created: &[PathBuf]) -> Result<(), JailError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;

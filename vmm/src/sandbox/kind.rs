@@ -37,6 +37,8 @@ pub enum Kind {
     Api,
     /// Writes what happens for whoever watches.
     Events,
+    /// Gives the guest more memory, and takes back what it has given up.
+    Memory,
     /// Writes what is in guest memory to a file, while the VM rests.
     Snapshot,
     /// The one that owns a server's VMs, starts them and what they need, and ends them: as wide as all of that.
@@ -45,7 +47,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Vmm,
         Self::VmmWithSocket,
         Self::Vcpu,
@@ -61,6 +63,7 @@ impl Kind {
         Self::ServerSignals,
         Self::Api,
         Self::Events,
+        Self::Memory,
         Self::Snapshot,
         Self::Owner,
     ];
@@ -84,6 +87,7 @@ impl fmt::Display for Kind {
             Self::ServerSignals => "server-signals",
             Self::Api => "api",
             Self::Events => "events",
+            Self::Memory => "memory",
             Self::Snapshot => "snapshot",
             Self::Owner => "owner",
         })

@@ -14,6 +14,7 @@ use kvm_bindings::{
 };
 
 use super::Kind;
+use crate::memory::scan::PAGEMAP_SCAN;
 
 /// A call, and when it is allowed. Twice in a list, it is allowed when either allows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +69,12 @@ const EVERY: &[Call] = &[
     Call(libc::SYS_getrandom, Always),
     // Page faults, for the timeline.
     Call(libc::SYS_getrusage, Always),
-    // Signals: a handler's return; the self-pipe of the crate signal-hook, whichever thread a signal strikes; SIGBUS, which
-    // memory/fault.rs gives its default back.
+    // Signals: a handler's return; the self-pipe of the crate signal-hook, whichever thread a signal strikes; SIGBUS and SIGSEGV, which
+    // memory/fault.rs gives their defaults back.
     Call(libc::SYS_rt_sigreturn, Always),
     Call(libc::SYS_rt_sigprocmask, Always),
     Call(libc::SYS_sendto, Null(4)),
-    Call(libc::SYS_rt_sigaction, OneOf(0, &[word(libc::SIGBUS), word(libc::SIGABRT)])),
+    Call(libc::SYS_rt_sigaction, OneOf(0, &[word(libc::SIGBUS), word(libc::SIGSEGV), word(libc::SIGABRT)])),
     // A thread's end, the process's, and abort(), which is how a panic ends.
     Call(libc::SYS_sigaltstack, Always),
     Call(libc::SYS_exit, Always),
@@ -156,6 +157,8 @@ const START: &[Call] = &[
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
     // Disks that are block devices: their sectors.
     Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
+    // Which pages of a snapshot there are, before they are brought into the host's memory.
+    Call(libc::SYS_ioctl, OneOf(1, &[PAGEMAP_SCAN])),
     // Guest memory that is bound to a node.
     Call(libc::SYS_mbind, OneOf(2, &[word(libc::MPOL_BIND)])),
     // The signal that interrupts vCPUs, and where each of them runs: a thread says so of itself.
@@ -327,8 +330,15 @@ const SERIAL_INPUT: &[Call] =
 /// Reads the files that firmware is given.
 const FW_CFG: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_pread64, Always), Call(libc::SYS_lseek, Always)];
 
+/// Changes the mappings of held memory, as any thread may, and KVM's slots for them.
+const MEMORY: &[Call] = &[
+    Call(libc::SYS_ioctl, OneOf(1, &[KVM_SET_USER_MEMORY_REGION])),
+    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_DONTDUMP), word(libc::MADV_HUGEPAGE)])),
+];
+
 /// Reads which pages there are, and where a file has data; writes what is in them to files that are open.
 const SNAPSHOT: &[Call] = &[
+    Call(libc::SYS_ioctl, OneOf(1, &[PAGEMAP_SCAN])),
     Call(libc::SYS_pread64, Always),
     Call(libc::SYS_lseek, Always),
     Call(libc::SYS_pwrite64, Always),
@@ -354,6 +364,7 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {
         Kind::Signals => &[SIGNALS],
         Kind::ServerSignals => &[SIGNALS, LEAVE],
         Kind::Api => &[API],
+        Kind::Memory => &[MEMORY],
         Kind::Snapshot => &[SNAPSHOT],
         // What is always allowed is in the lists above.
         Kind::Events | Kind::SerialOutput => &[],

@@ -38,6 +38,12 @@ pub fn owner_is_jailed() -> bool {
     OWNED.load(Ordering::Relaxed)
 }
 
+/// Whether this host can keep files away from a thread.
+#[must_use]
+pub fn has_landlock() -> bool {
+    files::can_be_kept_away()
+}
+
 /// The jail of one VM: what its threads enter.
 #[derive(Debug, Clone)]
 pub struct Jail(Arc<Walls>);

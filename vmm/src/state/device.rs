@@ -26,6 +26,8 @@ pub enum DeviceState {
         /// What the guest has written last.
         sleep_type: u8,
     },
+    /// Held memory's registers.
+    Held(HeldState),
     /// The I/O APIC, where it is not KVM's.
     IoApic {
         /// Which register is seen.
@@ -123,6 +125,32 @@ pub enum LaneState {
         /// and what was written and nobody has taken.
         written: Vec<u8>,
     },
+}
+
+/// How much of its held memory a guest owns, in bytes, and what is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldState {
+    /// What it is to own,
+    pub wanted: u64,
+    /// what it says that it owns,
+    pub owned: u64,
+    /// what it may come to own,
+    pub promised: u64,
+    /// and what there is, in the image too.
+    pub there: u64,
+    /// The number of the last request,
+    pub request: u32,
+    /// whether the guest has not ended it yet,
+    pub open: bool,
+    /// and whether it knows what is wanted.
+    pub seen: bool,
+    /// Whether an interrupt is not acknowledged.
+    pub event: bool,
+    /// The low half of what it is about to say that it owns.
+    pub owned_low: Option<u32>,
+    /// The high half of what is wanted, as it was when it read the low one.
+    pub wanted_high: u32,
 }
 
 /// The registers of a 16550A.

@@ -61,14 +61,19 @@ pub enum StateFileError {
 /// Writes `state` to `file`.
 pub fn write(state: &impl Serialize, mut file: impl Write) -> io::Result<()> {
     let content = serde_json::to_vec(state).map_err(io::Error::other)?;
+    file.write_all(&header(&content))?;
+    file.write_all(&content)
+}
+
+/// What is before `content` in a file.
+pub(crate) fn header(content: &[u8]) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     put(&mut header, 0..MAGIC.len(), &MAGIC);
     put(&mut header, VERSION_AT, &VERSION.to_le_bytes());
     put(&mut header, LENGTH_AT, &(content.len() as u64).to_le_bytes());
-    let checksum = checksum(&header, &content);
+    let checksum = checksum(&header, content);
     put(&mut header, CHECKSUM_AT, &checksum.to_le_bytes());
-    file.write_all(&header)?;
-    file.write_all(&content)
+    header
 }
 
 /// Reads what [`write`] has written to `file`, and nothing that differs from it in a byte.

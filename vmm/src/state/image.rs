@@ -15,7 +15,7 @@ use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryErr
 use crate::bits::index;
 use crate::layout::PAGE_SIZE;
 use crate::memory::touched::Pagemap;
-use crate::memory::{GpaRange, GuestMemory};
+use crate::memory::{GpaRange, GuestMemory, Region};
 
 /// Bytes that are copied at once.
 const PIECE: u64 = 1 << 20;
@@ -86,7 +86,7 @@ pub fn prepare(memory: &GuestMemory, file: &File) -> Result<(), ImageError> {
 }
 
 fn length(memory: &GuestMemory) -> u64 {
-    memory.iter().map(GuestMemoryRegion::len).sum()
+    memory.iter().map(Region::there).sum()
 }
 
 /// Writes what is in `memory` to `file`, which is prepared for it, unless it is `cancelled`. What was never touched, or is zero, takes
@@ -111,7 +111,7 @@ pub fn write(
             }
             Ok(())
         })?;
-        offset += region.len();
+        offset += region.there();
     }
     Ok(file.write_all_at(&id.mark(), length(memory))?)
 }
@@ -196,7 +196,7 @@ mod tests {
             check(&file, 64 * MIB + (4 << 30), id).unwrap();
             // Each page that was written takes one, two where a value is on both; and the last.
             prop_assert!(file.metadata().unwrap().blocks() * 512 <= (2 * writes.len() as u64 + 1) * (64 << 10));
-            let again = guest::map_file(&slots(), &Arc::new(file)).unwrap();
+            let again = guest::map_file(&slots(), None, &Arc::new(file)).unwrap();
             for (at, _) in &writes {
                 let (is, was): (u64, u64) =
                     (again.read_obj(GuestAddress(*at)).unwrap(), memory.read_obj(GuestAddress(*at)).unwrap());
@@ -204,7 +204,7 @@ mod tests {
             }
             // And once more, with what it has besides.
             again.write_obj(!0u64, GuestAddress(later)).unwrap();
-            let third = guest::map_file(&slots(), &Arc::new(image_of(&again, id))).unwrap();
+            let third = guest::map_file(&slots(), None, &Arc::new(image_of(&again, id))).unwrap();
             for at in writes.iter().map(|(at, _)| *at).chain([later]) {
                 let (is, was): (u64, u64) =
                     (third.read_obj(GuestAddress(at)).unwrap(), again.read_obj(GuestAddress(at)).unwrap());

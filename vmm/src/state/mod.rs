@@ -9,8 +9,10 @@ pub mod image;
 mod machine;
 mod whole;
 
-pub use device::{DeviceState, LaneState, Mismatch, Placed, Position, QueueState, SerialState, VirtioState};
+pub use device::{DeviceState, HeldState, LaneState, Mismatch, Placed, Position, QueueState, SerialState, VirtioState};
 pub use directory::{DirectoryError, Unfinished, open};
+#[cfg(any(test, fuzzing))]
+pub(crate) use file::header;
 pub use file::{StateFileError, VERSION, read, write};
 pub use machine::{Controllers, MachineState, VcpuState};
 pub use whole::{DeviceStates, Whole};

@@ -7,6 +7,7 @@ use super::Shared;
 use super::internal::InternalError;
 use crate::devices::bus::GuestRequest;
 use crate::ending::Ending;
+use crate::memory::held::HeldMemory;
 use crate::observe::counters::Exit;
 
 /// What a `KVM_RUN` leads to.
@@ -58,12 +59,12 @@ pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> After {
             over(format!("hardware refused entry, reason {reason:#x} on CPU {cpu}"))
         }
         Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => After::Run,
-        Ok(VcpuExit::MemoryFault { gpa, size, .. }) => over(unbacked(Some((gpa, size)))),
+        Ok(VcpuExit::MemoryFault { gpa, size, .. }) => over(unbacked(Some((gpa, size)), shared)),
         Ok(other) => over(format!("unexpected exit {other:?}")),
         Err(error) => match error.errno() {
             // EAGAIN: a waiting vCPU was sent its INIT; the next KVM_RUN goes on from there.
             libc::EINTR | libc::EAGAIN => After::Interrupted,
-            libc::EFAULT | libc::ENOMEM | libc::EHWPOISON => over(unbacked(None)),
+            libc::EFAULT | libc::ENOMEM | libc::EHWPOISON => over(unbacked(None, shared)),
             _ => over(error.to_string()),
         },
     }
@@ -71,9 +72,15 @@ pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> After {
 
 /// What a page that the host does not have means, and which it is, where KVM says so
 /// (`KVM_EXIT_MEMORY_FAULT`).
-fn unbacked(range: Option<(u64, u64)>) -> String {
+fn unbacked(range: Option<(u64, u64)>, shared: &Shared) -> String {
+    said_of_unbacked(range, HeldMemory::of(&shared.memory).is_some())
+}
+
+/// The same of a guest whose memory is partly `held`, or not.
+fn said_of_unbacked(range: Option<(u64, u64)>, held: bool) -> String {
     let at = range.map(|(start, length)| format!(" at guest physical address {start:#x}, {length:#x} bytes"));
-    format!("the host could not back a page of guest memory{}", at.unwrap_or_default())
+    let or = if held { ", or the guest has used memory that it had given back" } else { "" };
+    format!("the host could not back a page of guest memory{}{or}", at.unwrap_or_default())
 }
 
 /// What it is counted as.
@@ -96,9 +103,12 @@ mod tests {
     #[test]
     fn a_page_that_the_host_does_not_have_is_named_if_it_says_which() {
         assert_eq!(
-            unbacked(Some((0x1_0000_2000, 4096))),
+            said_of_unbacked(Some((0x1_0000_2000, 4096)), false),
             "the host could not back a page of guest memory at guest physical address 0x100002000, 0x1000 bytes"
         );
-        assert_eq!(unbacked(None), "the host could not back a page of guest memory");
+        assert_eq!(said_of_unbacked(None, false), "the host could not back a page of guest memory");
+        let held =
+            "the host could not back a page of guest memory, or the guest has used memory that it had given back";
+        assert_eq!(said_of_unbacked(None, true), held);
     }
 }

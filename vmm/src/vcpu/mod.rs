@@ -137,11 +137,10 @@ impl Worker {
         self.back_share();
         let Ok(start) = self.start.recv() else { return };
         self.back(&self.task.ahead);
-        if index == 0 {
-            if let Err(error) = vm::set_start(&vcpu, start) {
-                return self.shared.ender.end(Ending::Kvm { vcpu: index, what: error.to_string() });
-            }
-            self.shared.timeline.phase("first KVM_RUN");
+        if index == 0
+            && let Err(error) = vm::set_start(&vcpu, start)
+        {
+            return self.shared.ender.end(Ending::Kvm { vcpu: index, what: error.to_string() });
         }
         if let Some(ending) = self.run_guest(&mut vcpu) {
             self.shared.ender.end(ending);
@@ -166,8 +165,14 @@ impl Worker {
 
     /// Runs the guest until this vCPU ends it, or is told to finish.
     fn run_guest(&self, vcpu: &mut VcpuFd) -> Option<Ending> {
+        // One that was saved rests before.
+        let mut begins = self.index == 0;
         loop {
             match self.control.order() {
+                Order::Run if begins => {
+                    begins = false;
+                    self.shared.timeline.phase("first KVM_RUN");
+                }
                 Order::Run => {}
                 Order::Pause => {
                     if let Some(ending) = exits::complete(vcpu, self.index, &self.shared) {

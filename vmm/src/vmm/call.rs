@@ -67,7 +67,8 @@ pub struct Restore {
     pub prefault: bool,
     /// Whether it goes on by itself.
     pub resume: bool,
-    /// What is different from when it was saved, as sections of its configuration.
+    /// What is different from when it was saved, as sections of its configuration. Of its memory that is the size alone, which the guest
+    /// is asked to have when it goes on.
     pub sections: Map<String, Value>,
 }
 

@@ -64,12 +64,70 @@ pub enum VmmError {
     /// What was saved does not go on.
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    /// The guest's memory does not become what it was to be.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// It would not be the VM that is being saved.
     #[error("a snapshot of the VM is being written: must be over before")]
     Writing,
     /// Nobody is there to do it.
     #[error("the VMM is about to end")]
     Gone,
+}
+
+/// Why a guest has not as much memory as it was to have.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// It could not, and says how far it came.
+    #[error("desired_ram={desired}: the guest could not do all of it: it has {is} bytes of memory now")]
+    Refused {
+        /// Bytes that were wanted,
+        desired: u64,
+        /// and that it has.
+        is: u64,
+    },
+    /// It does not say anything.
+    #[error(
+        "desired_ram={desired}: the guest has not done it within {seconds} s, and still may: it has {is} bytes of memory now"
+    )]
+    Late {
+        /// Bytes that were wanted,
+        desired: u64,
+        /// and that it has.
+        is: u64,
+        /// How long it had.
+        seconds: u64,
+    },
+    /// Nobody in the guest has heard of it.
+    #[error(
+        "desired_ram={desired}: no driver of the guest has looked at its memory device within {seconds} s, and one still may: it \
+         has {is} bytes of memory now"
+    )]
+    NoDriver {
+        /// Bytes that were wanted,
+        desired: u64,
+        /// and that it has.
+        is: u64,
+        /// How long it had.
+        seconds: u64,
+    },
+    /// The host cannot give it.
+    #[error("desired_ram={desired}: the host cannot give that much memory")]
+    Host {
+        /// Bytes that were wanted.
+        desired: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is at work on another request.
+    #[error("the guest is still at work on desired_ram={desired}: that must be over before")]
+    Busy {
+        /// Bytes that are wanted there.
+        desired: u64,
+    },
+    /// There is no guest any more.
+    #[error("the VM has ended before the guest had done it")]
+    Over,
 }
 
 /// Why a VM cannot start.

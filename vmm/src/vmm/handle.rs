@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use super::call::{Answer, Call};
 use super::error::{SnapshotError, VmmError};
+use crate::devices::held::Report;
 use crate::ender::Ender;
 use crate::ending::Ending;
 
@@ -21,6 +22,13 @@ pub(super) enum Message {
     },
     /// A signal asks for the end.
     Signal,
+    /// A VM's memory has become more or less, or does not.
+    Memory {
+        /// Which VM.
+        vm: u64,
+        /// What has become of it.
+        report: Report,
+    },
     /// Somebody wants something, and an answer.
     Call(Call, Reply),
     /// A snapshot's files are written, or cannot be.
@@ -70,6 +78,12 @@ impl Caller {
         let messages = self.0.clone();
         // An owner that is gone has ended it.
         Ender::new(move |ending| drop(messages.send(Message::End { vm, ending })))
+    }
+
+    /// For the memory device of the VM with that number.
+    pub(super) fn reports(&self, vm: u64) -> impl Fn(Report) + Send + use<> {
+        let messages = self.0.clone();
+        move |report| drop(messages.send(Message::Memory { vm, report }))
     }
 
     /// Asks for `call`. `reply` is called with the answer, once and in any case, by a thread that it must not hold up.

@@ -13,6 +13,7 @@ use super::error::{SaveError, StartError, VmmError};
 use super::lifecycle::{NotNow, State, Step};
 use crate::boot::{self, BootError, Context, RunningVm};
 use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
+use crate::devices::held::{Asked, Progress, Report};
 use crate::devices::virtio::BalloonControl;
 use crate::ender::Ender;
 use crate::ending::Ending;
@@ -72,6 +73,8 @@ pub(super) struct Start<'a> {
     /// What it goes on from, if it does.
     pub(super) saved: Option<boot::Origin>,
     pub(super) ender: Ender,
+    /// Who is told what becomes of requests for memory.
+    pub(super) memory: Box<dyn Fn(Report) + Send>,
     /// Knows what must not be left behind until it is there.
     pub(super) leave: &'a Leave,
     /// What its threads enter,
@@ -83,7 +86,7 @@ pub(super) struct Start<'a> {
 impl Live {
     /// Starts it, or has it rest where it was saved. `ready` is called when nothing takes long any more and no vCPU runs yet.
     pub(super) fn start(start: Start<'_>, ready: impl FnOnce(&Context) -> io::Result<()>) -> Result<Self, StartError> {
-        let Start { config: vm, origin, saved, ender, leave, jail, once } = start;
+        let Start { config: vm, origin, saved, ender, memory, leave, jail, once } = start;
         let timeline = Arc::new(match origin.zero {
             Some(Zero::Exec(zero)) => Timeline::new(zero),
             Some(Zero::Asked(zero)) => Timeline::asked(zero),
@@ -105,6 +108,9 @@ impl Live {
             Some(saved) => (State::Paused, boot::restore(config, saved, &context, ready)?),
             None => (State::Running, boot::boot(config, &context, ready)?),
         };
+        if let Some(held) = &vm.devices.held {
+            held.tell(memory);
+        }
         Ok(Self {
             state,
             ender,
@@ -224,6 +230,16 @@ impl Live {
     /// Asks the guest to give up `bytes`.
     pub(super) fn ask_for(&self, bytes: u64) {
         self.vm.devices.balloon.iter().for_each(|balloon| balloon.ask(bytes));
+    }
+
+    /// How far the guest is with its held memory, if it has any.
+    pub(super) fn memory_progress(&self) -> Option<Progress> {
+        self.vm.devices.held.as_ref().map(|held| held.progress())
+    }
+
+    /// Asks the guest to own `bytes` of that.
+    pub(super) fn ask_for_memory(&self, bytes: u64) -> Asked {
+        self.vm.devices.held.as_ref().map_or(Asked::Done, |held| held.ask(bytes))
     }
 
     /// What its vCPUs and devices have done.

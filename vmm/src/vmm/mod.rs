@@ -5,16 +5,20 @@
 //! in time is named, or left behind.
 
 mod aftermath;
+mod awaited;
 mod call;
 mod error;
 #[cfg(any(test, fuzzing))]
-mod exercise;
+pub mod exercise;
 mod handle;
 mod lifecycle;
 mod live;
 mod requests;
+mod resizing;
 mod restored;
 mod saving;
+#[cfg(any(test, fuzzing))]
+mod unstarted;
 mod writing;
 
 use std::path::Path;
@@ -38,14 +42,16 @@ use crate::stdio;
 
 pub use aftermath::Aftermath;
 pub use call::{Answer, Call, Info, InfoState, Resize, Restore};
-pub use error::{RestoreError, SaveError, SnapshotError, StartError, TimelineError, VmmError};
+pub use error::{MemoryError, RestoreError, SaveError, SnapshotError, StartError, TimelineError, VmmError};
 pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};
 pub use live::{Origin, Zero};
 pub use restored::configuration;
 
+use awaited::Awaited;
 use handle::Message;
 use live::{Live, Start};
+use restored::Saved;
 use writing::Writing;
 
 /// A guest that resets sooner than this...
@@ -83,6 +89,8 @@ pub struct Vmm {
     events: Events,
     /// The VM is being saved.
     writing: Option<Writing>,
+    /// Its memory is to become more or less.
+    resizing: Option<Awaited>,
     /// How many snapshots have been begun.
     snapshots: u64,
 }
@@ -137,6 +145,7 @@ impl Vmm {
             signals: 0,
             events,
             writing: None,
+            resizing: None,
             snapshots: 0,
         }
     }
@@ -211,7 +220,7 @@ impl Vmm {
         }
         self.events.vm("restoring");
         let (resume, path) = (restore.resume, restore.path.clone());
-        let (config, saved) = restored::read(restore)?;
+        let Saved { config, origin: saved, wanted } = restored::read(restore)?;
         self.vm = Some(Kept { config, stage: Stage::Created });
         let restored = self.begin(Origin { zero, again: false }, Some(saved)).map_err(|error| match error {
             VmmError::Start(StartError::Boot(BootError::Restore(source))) => {
@@ -219,7 +228,9 @@ impl Vmm {
             }
             error => error,
         });
+        let restored = restored.and_then(|()| wanted.map_or(Ok(()), |wanted| self.ask_before_it_goes_on(wanted)));
         if let Err(error) = restored {
+            drop(self.take_live().map(Live::finish));
             self.vm = None;
             return Err(error);
         }
@@ -232,11 +243,12 @@ impl Vmm {
         let kept = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
         self.started += 1;
         let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
+        let memory = self.caller.reports(self.started);
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
         let live = self.hear_early(&config).and_then(|()| {
             let leave = self.leave();
-            let start = Start { config, origin, saved, ender, leave: &leave, jail, once };
+            let start = Start { config, origin, saved, ender, memory: Box::new(memory), leave: &leave, jail, once };
             Live::start(start, |control| {
                 self.starting.store(false, Ordering::Release);
                 let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
@@ -264,8 +276,6 @@ impl Vmm {
                     }
                     self.start_again(over);
                 }
-                // Another VM is there by now, and a thread of the old one was slow.
-                Message::End { .. } => {}
                 Message::Signal => {
                     if !self.signalled() {
                         return Ok(None);
@@ -277,25 +287,33 @@ impl Vmm {
                     return Ok(None);
                 }
                 Message::Call(Call::Snapshot(path), reply) => self.snapshot(&path, reply),
+                Message::Call(Call::Resize(sizes), reply) => self.resize(sizes, reply),
                 Message::Call(call, reply) => {
                     let answer = self.answer(call);
                     reply.send(answer);
                 }
                 Message::Written { snapshot, result } => self.written(snapshot, result),
+                Message::Memory { vm, report } if vm == self.started => self.resized(report),
+                // Another VM is there by now, and a thread of the old one was slow.
+                Message::End { .. } | Message::Memory { .. } => {}
             }
         }
     }
 
-    /// What comes next: a message, or the end of a VM whose time is up.
+    /// What comes next: a message, or the end of a VM whose time is up. Whoever has waited too long for the guest's memory is answered.
     fn next(&mut self) -> Message {
         loop {
             let alarm = self.live().and_then(|live| live.alarm());
-            let message = match alarm {
+            let message = match alarm.into_iter().chain(self.resize_deadline()).min() {
                 Some(alarm) => self.messages.recv_timeout(alarm.saturating_duration_since(Instant::now())),
                 None => self.messages.recv().map_err(RecvTimeoutError::from),
             };
             if let Ok(message) = message {
                 return message;
+            }
+            self.resize_is_late();
+            if alarm.is_none_or(|alarm| alarm > Instant::now()) && self.live().is_some() {
+                continue;
             }
             // Its own way to itself is there: it can always be told something.
             if let Some(ending) = self.live().map_or_else(|| Some(lost()), Live::late) {
@@ -315,6 +333,7 @@ impl Vmm {
     fn take_live(&mut self) -> Option<Live> {
         // Nobody wants what is left of it.
         self.writing = None;
+        self.give_up_resizing();
         let kept = self.vm.as_mut()?;
         match mem::replace(&mut kept.stage, Stage::Over) {
             Stage::Live(live) => Some(live),

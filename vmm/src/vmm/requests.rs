@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the owner of a VM does when it is asked from outside.
 
-use super::call::{Answer, Call, Info, InfoState, Resize};
+use super::call::{Answer, Call, Info, InfoState};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
 use super::live::{Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
-use crate::config::{AddError, FieldError, VmConfig};
-use crate::field::Field;
-
-const DESIRED_BALLOON: Field = Field::section("desired_balloon");
+use crate::config::{AddError, VmConfig};
 
 impl Vmm {
-    /// Does what it is asked. To quit and to save are not among it.
+    /// Does what it is asked. To quit, to save and to be of another size are not among it.
     pub(super) fn answer(&mut self, call: Call) -> Result<Answer, VmmError> {
         if self.writing.is_some() && !matches!(call, Call::Info | Call::Counters) {
             return Err(VmmError::Writing);
@@ -34,12 +31,11 @@ impl Vmm {
             Call::AddDisk(disk) => self.at_rest()?.add_disk(disk).map_err(|error| not_added(&error))?,
             Call::AddNet(net) => self.at_rest()?.add_net(net).map_err(|error| not_added(&error))?,
             Call::AddVsock(vsock) => self.at_rest()?.add_vsock(vsock).map_err(|error| not_added(&error))?,
-            Call::Resize(sizes) => self.resize(sizes)?,
             Call::ResizeDisk { id, size } => self.running()?.resize_disk(&id, size)?,
             Call::RemoveDevice(id) => self.remove_device(id)?,
             Call::Restore(restore) => self.restore(*restore, None)?,
             // Answered when it is over, and not here.
-            Call::Snapshot(_) | Call::Quit => {}
+            Call::Resize(_) | Call::Snapshot(_) | Call::Quit => {}
         }
         Ok(Answer::Done)
     }
@@ -73,6 +69,7 @@ impl Vmm {
         let mut config = kept.config.clone();
         let mut memory_actual_size = config.memory_size();
         if let Stage::Live(live) = &kept.stage {
+            memory_actual_size += live.memory_progress().map_or(0, |progress| progress.owned);
             memory_actual_size = memory_actual_size.saturating_sub(live.given_up());
             live.pty().into_iter().for_each(|path| config.locate_console(path));
         }
@@ -114,27 +111,6 @@ impl Vmm {
         }
     }
 
-    /// The size of the balloon is what can change; a VM that does not run begins with it.
-    fn resize(&mut self, sizes: Resize) -> Result<(), VmmError> {
-        let kept = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
-        let (cpus, memory) = (kept.config.cpus(), kept.config.memory_size());
-        let fixed =
-            [("desired_vcpus", sizes.desired_vcpus.map(u64::from), cpus), ("desired_ram", sizes.desired_ram, memory)];
-        for (field, desired, is) in fixed {
-            if let Some(desired) = desired.filter(|desired| *desired != is) {
-                return Err(VmmError::Refused(format!("{field}={desired}: cannot change: must be absent, or {is}")));
-            }
-        }
-        if let Some(bytes) = sizes.desired_balloon {
-            let wrong = |error: FieldError| VmmError::Refused(error.to_string());
-            kept.config.resize_balloon(bytes, DESIRED_BALLOON).map_err(wrong)?;
-            if let Stage::Live(live) = &kept.stage {
-                live.ask_for(bytes);
-            }
-        }
-        Ok(())
-    }
-
     fn remove_device(&mut self, id: String) -> Result<(), VmmError> {
         if self.at_rest()?.remove_device(&id) { Ok(()) } else { Err(VmmError::NoDevice(id)) }
     }
@@ -148,7 +124,7 @@ fn not_added(error: &AddError) -> VmmError {
 }
 
 impl Stage {
-    fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         match self {
             Self::Created => State::Created,
             Self::Live(live) => live.state(),

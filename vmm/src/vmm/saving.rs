@@ -50,7 +50,9 @@ impl Vmm {
         config.check_savable().map_err(SnapshotError::Config)?;
         let (machine, devices) = live.save().map_err(SnapshotError::Save)?;
         let memory = live.memory().clone();
-        let pieces = memory.iter().map(|region| (region.start_addr().raw_value(), region.len())).collect();
+        let pieces = memory.iter().map(|region| (region.start_addr().raw_value(), region.there()));
+        // Of held memory there may be none.
+        let pieces = pieces.filter(|(_, length)| *length > 0).collect();
         let id = Id::new().map_err(SnapshotError::Begin)?;
         let destination = Unfinished::begin(path);
         let destination = destination.map_err(|source| SnapshotError::Directory { path: path.to_owned(), source })?;

@@ -16,7 +16,7 @@ use rustix::io::FdFlags;
 use serde_json::{Value, json};
 
 use super::server::{Server, answer};
-use super::times::times;
+use super::times::{tell, times};
 use super::{Test, images, require};
 
 /// `mov dx, 0x3f8; mov al, 'R'; 1: out dx, al; jmp 1b`
@@ -31,6 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::created_and_deleted_leaves_nothing", created, None),
         ("life::a_whole_life", life, missing()),
         ("life::lives_leave_nothing", lives, missing()),
+        ("life::resets_leave_nothing", resets, missing()),
         ("life::run_serves_too", run, missing()),
         ("life::what_cannot_reboot_goes_on", reboot_refused, missing()),
         ("life::what_fails_to_reboot_is_over", reboot_fails, missing()),
@@ -95,11 +96,12 @@ fn created() -> Result<(), Failed> {
     let vm = vm(&server);
     let cycle = |server: &Server| put(server, "vm.create", &vm).and_then(|()| put(server, "vm.delete", ""));
     cycle(&server)?;
-    let before = server.usage();
-    for _ in 0..times(50)? {
+    let (before, times) = (server.usage(), times(50)?);
+    for _ in 0..times {
         cycle(&server)?;
     }
     server.is_back_at(&before);
+    tell("a VM that is created and deleted", times, &before, &server.usage());
     Ok(())
 }
 
@@ -389,12 +391,33 @@ fn lives() -> Result<(), Failed> {
     for _ in 0..5 {
         cycle(&mut server)?;
     }
-    let before = server.usage();
-    for _ in 0..times(50)? {
+    let (before, times) = (server.usage(), times(50)?);
+    for _ in 0..times {
         cycle(&mut server)?;
     }
     server.is_back_at(&before);
+    tell("a VM's life", times, &before, &server.usage());
     Ok(())
+}
+
+/// Of a VM that starts again in the same process as often as its guest resets.
+fn resets() -> Result<(), Failed> {
+    let mut server = Server::start();
+    put(&server, "vm.create", &resetting(&server))?;
+    put(&server, "vm.boot", "")?;
+    let resets = |server: &Server| fs::read(server.directory.path().join("console")).map_or(0, |said| said.len());
+    let until = |server: &mut Server, count: usize| {
+        while resets(server) < count {
+            let before = resets(server);
+            server.wait_for("it does not come up again", |server| resets(server) > before);
+        }
+    };
+    until(&mut server, 5);
+    let (before, times) = (server.usage(), times(20)?);
+    until(&mut server, 5 + usize::try_from(times)?);
+    server.is_back_at(&before);
+    tell("a VM's reset", times, &before, &server.usage());
+    put(&server, "vmm.shutdown", "")
 }
 
 fn run() -> Result<(), Failed> {

@@ -6,6 +6,7 @@
 
 mod clients;
 mod descriptors;
+mod elastic;
 mod life;
 mod process;
 mod requests;
@@ -19,6 +20,8 @@ mod ignored;
 mod images;
 #[path = "../common/times.rs"]
 mod times;
+#[path = "../common/usage.rs"]
+mod usage;
 
 use std::process::ExitCode;
 
@@ -31,8 +34,15 @@ const FLATBOOT: &str = env!("CARGO_BIN_EXE_flatboot");
 type Test = (&'static str, fn() -> Result<(), Failed>, Option<String>);
 
 fn main() -> ExitCode {
-    let tests =
-        [requests::tests(), descriptors::tests(), rude::tests(), process::tests(), clients::tests(), life::tests()];
+    let tests = [
+        requests::tests(),
+        descriptors::tests(),
+        rude::tests(),
+        process::tests(),
+        clients::tests(),
+        life::tests(),
+        elastic::tests(),
+    ];
     let trials = tests.into_iter().flatten().map(|(name, body, missing)| {
         if let Some(why) = &missing {
             eprintln!("SKIPPED: {name}: {why}");

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::FLATBOOT;
+use super::usage::Usage;
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -22,14 +23,6 @@ pub(crate) struct Server {
     child: Child,
     /// Where its socket is, and what else a test has.
     pub(crate) directory: TempDir,
-}
-
-/// What it has of the host.
-#[derive(Debug)]
-pub(crate) struct Usage {
-    descriptors: usize,
-    threads: usize,
-    resident_kib: u64,
 }
 
 impl Server {
@@ -80,6 +73,11 @@ impl Server {
         }
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end; the status, and what it said.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
@@ -125,25 +123,15 @@ impl Server {
         serde_json::from_str(&body).unwrap()
     }
 
+    /// What it has of the host.
     pub(crate) fn usage(&self) -> Usage {
-        let process = PathBuf::from(format!("/proc/{}", self.pid()));
-        let count = |directory: &str| fs::read_dir(process.join(directory)).unwrap().count();
-        let status = fs::read_to_string(process.join("status")).unwrap();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        let resident_kib = resident.trim().trim_end_matches(" kB").parse().unwrap();
-        Usage { descriptors: count("fd"), threads: count("task"), resident_kib }
+        Usage::of(self.pid())
     }
 
-    /// Waits until it has no more of the host than it had `before`, but for what an allocator keeps.
+    /// Waits until it has no more of the host than it had `before`.
     pub(crate) fn is_back_at(&mut self, before: &Usage) {
-        const ALLOCATOR_KIB: u64 = 1024;
         let what = format!("more than {before:?}: {:?}", self.usage());
-        self.wait_for(&what, |server| {
-            let now = server.usage();
-            now.descriptors <= before.descriptors
-                && now.threads <= before.threads
-                && now.resident_kib < before.resident_kib + ALLOCATOR_KIB
-        });
+        self.wait_for(&what, |server| server.usage().is_back_at(before));
     }
 }
 

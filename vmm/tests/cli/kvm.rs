@@ -2,6 +2,7 @@
 //! Hosts whose /dev/kvm is missing, forbidden, something else, or no good.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +15,8 @@ use crate::FLATBOOT;
 use crate::host::{Host, Needs};
 use crate::images;
 use crate::refusal::{ERROR, Row, USAGE, matches};
-use crate::times::times;
+use crate::times::{tell, times};
+use crate::usage::Usage;
 
 /// A guest that says that it runs, and nothing else: `mov dx, 0x3f8; mov al, 'R'; out dx, al; 1: jmp 1b`
 pub(crate) const RUNS: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
@@ -93,8 +95,9 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         Trial::test(name, move || check(&host, needs, Some(line))).with_ignored_flag(ignored)
     });
     let this = Arc::clone(host);
-    let guests: [(&str, Needs, Body); 2] = [
+    let guests: [(&str, Needs, Body); 3] = [
         ("a guest that KVM cannot go on with: KVM is to blame", Needs::UnusableKvm, failed_guest),
+        ("a guest that KVM can go on with: KVM is not tried before", Needs::OpenKvm, untried),
         ("a guest that only resets can do so for ever", Needs::OpenKvm, resets),
     ];
     let guests = guests.map(|(name, needs, body)| {
@@ -126,7 +129,8 @@ fn failed_guest(host: &Host) -> Result<(), Failed> {
     let kernel = directory.path().join("kernel");
     fs::write(&kernel, program(EXCHANGE))?;
     let mut flatboot = host.command(Needs::UnusableKvm).ok_or("no such host")?;
-    let output = flatboot.args(["run", "--serial", "off", "--kernel"]).arg(&kernel).output()?;
+    flatboot.env_remove("FLATBOOT_LOG").args(["run", "--log-file"]).arg(directory.path().join("log"));
+    let output = flatboot.args(["-vv", "--serial", "off", "--kernel"]).arg(&kernel).output()?;
     let said = String::from_utf8(output.stderr)?;
     let last = said.lines().last().unwrap_or_default();
     assert!(
@@ -135,12 +139,37 @@ fn failed_guest(host: &Host) -> Result<(), Failed> {
     );
     assert!(said.contains("KVM cannot go on with vCPU 0"), "{said}");
     assert_eq!(output.status.code(), Some(1));
+    // The guest's own, then the one that it is tried with.
+    assert_eq!(vms_in(&directory.path().join("log"))?, ["main", "probe"]);
     Ok(())
 }
 
-/// More resets than there may be open files, each of which leaves its mark in the console's file; then SIGTERM ends it.
+/// Whether KVM can run guests is found out by the guest: there is no other VM before its own, and none behind it.
+fn untried(_host: &Host) -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let (kernel, log) = (directory.path().join("kernel"), directory.path().join("log"));
+    fs::write(&kernel, program(RESET))?;
+    let mut flatboot = Command::new(FLATBOOT);
+    flatboot.env_remove("FLATBOOT_LOG").args(["run", "-vv", "--serial", "off", "--memory", "size=64M"]);
+    let output = flatboot.arg("--log-file").arg(&log).arg("--kernel").arg(&kernel).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(vms_in(&log)?, ["main"]);
+    Ok(())
+}
+
+/// By a log with everything in it, the threads that have asked KVM for a VM.
+fn vms_in(log: &Path) -> Result<Vec<String>, Failed> {
+    let log = fs::read_to_string(log)?;
+    let asked = log.lines().filter(|line| line.ends_with("KVM_CREATE_VM"));
+    Ok(asked.filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect())
+}
+
+/// More resets than there may be open files, each of which leaves its mark in the console's file, and nothing else; then SIGTERM ends
+/// it.
 fn resets(_host: &Host) -> Result<(), Failed> {
-    let resets = usize::try_from(times(64)?)?;
+    /// Until all is there that stays.
+    const FIRST: usize = 5;
+    let times = times(64)?;
     let directory = tempfile::tempdir()?;
     let (kernel, console) = (directory.path().join("kernel"), directory.path().join("console"));
     fs::write(&kernel, program(RESET))?;
@@ -154,16 +183,38 @@ fn resets(_host: &Host) -> Result<(), Failed> {
     let mut flatboot = Command::new("sh");
     flatboot.args(["-c", &script]).stdin(Stdio::null()).stderr(fs::File::create(&messages)?);
     let mut flatboot = flatboot.spawn()?;
+    let keeper = flatboot.id();
+    let marks = || fs::read(&console).unwrap_or_default();
     // However long it takes, unless it ends.
-    while fs::read(&console).map_or(0, |said| said.len()) < resets && flatboot.try_wait()?.is_none() {
+    let mut until = |count: usize| -> Result<Option<Usage>, Failed> {
+        while flatboot.try_wait()?.is_none() {
+            if marks().len() >= count {
+                return Ok(Some(Usage::of(keeper)));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(None)
+    };
+    let before = until(FIRST)?;
+    let resets = FIRST + usize::try_from(times)?;
+    let mut after = until(resets)?;
+    // What starts the next VM has a descriptor more for a moment.
+    for _ in 0..50 {
+        if after.as_ref().zip(before.as_ref()).is_none_or(|(after, before)| after.is_back_at(before)) {
+            break;
+        }
         thread::sleep(Duration::from_millis(20));
+        after = until(resets)?;
     }
-    let stopped = Command::new("kill").arg(flatboot.id().to_string()).status()?;
+    let stopped = Command::new("kill").arg(keeper.to_string()).status()?;
     flatboot.wait()?;
-    let said = fs::read_to_string(&messages)?;
-    let marks = fs::read(&console)?;
-    assert!(stopped.success() && marks.len() >= resets, "{} resets, then: {said}", marks.len());
-    assert!(marks.iter().all(|mark| *mark == b'R') && !said.contains("error"), "{said}");
+    let (said, marks) = (fs::read_to_string(&messages)?, marks());
+    let (Some(before), Some(after)) = (before, after) else {
+        return Err(format!("{} resets, then: {said}", marks.len()).into());
+    };
+    tell("a VM's reset", times, &before, &after);
+    assert!(after.is_back_at(&before), "more than {before:?}: {after:?}");
+    assert!(stopped.success() && marks.iter().all(|mark| *mark == b'R') && !said.contains("error"), "{said}");
     Ok(())
 }
 
@@ -193,6 +244,10 @@ fn check(host: &Host, needs: Needs, line: Option<&str>) -> Result<(), Failed> {
     } else {
         assert_eq!(limits, "");
     }
+    let facts = report["host"].as_array().ok_or("nothing is said of the host")?;
+    let told = |fact: &Value, field: &str| fact[field].as_str().is_none_or(|value| shown.contains(value));
+    assert!(facts.len() > 5 && facts.iter().all(|fact| told(fact, "name") && told(fact, "found")), "{shown}");
+    assert!(facts.iter().all(|fact| told(fact, "costs")), "{shown}");
     if let Some(line) = line {
         assert!(matches(first, line), "{first}");
     }

@@ -29,6 +29,8 @@ mod ignored;
 mod images;
 #[path = "../common/times.rs"]
 mod times;
+#[path = "../common/usage.rs"]
+mod usage;
 
 use std::process::ExitCode;
 use std::sync::Arc;

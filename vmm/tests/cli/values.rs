@@ -108,8 +108,8 @@ fn keys() -> Vec<Row> {
     usage_rows(&[
         (
             "run --memory size=1G,mergeable=on",
-            "--memory mergeable=on: there is no key mergeable: must be one of size, hugepages, hugepage_size, shared, thp, \
-             prefault",
+            "--memory mergeable=on: there is no key mergeable: must be one of size, max, hotplug_size, hugepages, \
+             hugepage_size, shared, thp, prefault",
         ),
         ("run --memory size=1G,size=2G", "--memory size=2G: size is given twice: must be given once"),
         ("run --memory thp=on", "--memory size=SIZE: is missing: must be given"),

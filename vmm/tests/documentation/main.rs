@@ -2,6 +2,7 @@
 //! Documentation that repeats a fact is held against the fact's home.
 #![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
+mod locks;
 mod requests;
 mod shown;
 
@@ -11,9 +12,12 @@ use std::path::Path;
 use std::process::Command;
 
 use flatboot::config::{CpusConfig, MemoryConfig, StudyConfig};
+use flatboot::devices::held::registers::{self, Register};
+use flatboot::layout;
 use flatboot_handoff::marks;
 
 const README: &str = include_str!("../../../README.md");
+const ELASTIC: &str = include_str!("../../../docs/elastic-memory.md");
 const TIMELINE: &str = include_str!("../../../docs/boot-timeline.md");
 
 /// The part of `document` between the comments `name: begin` and `name: end`.
@@ -31,6 +35,17 @@ fn the_table_of_marks_is_the_contracts() {
         writeln!(table, "| {:#04x} | `{}` | {} |", mark.code, mark.name, mark.meaning).unwrap();
     }
     assert_eq!(between(TIMELINE, "marks"), table, "copy the right-hand side into docs/boot-timeline.md:\n{table}");
+}
+
+#[test]
+fn the_memory_devices_registers_are_its_own() {
+    let mut table = "| Offset | Bits | Access | Name | Meaning |\n|---|---|---|---|---|\n".to_owned();
+    for Register { offset, bits, access, name, meaning } in registers::ALL {
+        writeln!(table, "| {offset:#04x} | {bits} | {access} | `{name}` | {meaning} |").unwrap();
+    }
+    assert_eq!(between(ELASTIC, "registers"), table, "copy the right-hand side into docs/elastic-memory.md:\n{table}");
+    let place = format!("{:#x} and\ninterrupt {} ", layout::HELD_MEMORY.start, layout::GSI_HELD_MEMORY);
+    assert!(ELASTIC.contains(&place), "{place}");
 }
 
 /// The keys of an option, from what a wrong one is answered with.

@@ -19,6 +19,7 @@ fn machine(vcpus: u16) -> Machine<'static> {
     Machine {
         cpus: CpuTopology::flat(vcpus),
         virtio_devices: layout::VIRTIO_SLOTS,
+        held_memory: false,
         serial: true,
         nodes: Nodes::leaked(vcpus),
         slots: &SLOTS,

@@ -27,6 +27,7 @@ fn description<'a>(plan: &'a MemoryPlan, hand_off: &'a HandOff, kernel: Option<&
     let acpi = acpi::Machine {
         cpus: CpuTopology::flat(7),
         virtio_devices: 2,
+        held_memory: false,
         serial: true,
         nodes: Nodes::leaked(7),
         slots: plan.slots(),

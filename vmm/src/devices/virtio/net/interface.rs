@@ -56,8 +56,9 @@ impl Interface {
 
 /// Where `status` is in it: behind the address.
 pub(super) const STATUS: usize = 6;
-/// What a driver asks again when it is told that something has changed: the same.
-pub(super) const RENEWED: Range<usize> = STATUS..STATUS + 2;
+/// What may be another one in a VM that is restored: `status`, which a driver asks again when it is told that something has changed;
+/// and the address, which it asks when it begins anew.
+pub(super) const RENEWED: Range<usize> = 0..STATUS + 2;
 
 /// `status`, of a link that is up or not.
 pub(super) fn status(is_up: bool) -> [u8; 2] {

@@ -5,15 +5,20 @@
 //! kernel finds out by itself, in the used ring, where a queue is that it is given again. It serves each pair of queues for itself,
 //! with a thread of its own; the control queue is a lane of the device, served here.
 
+#![expect(
+    unsafe_code,
+    reason = "the only wrapper of VHOST_NET_SET_BACKEND has no way to take a descriptor that is open"
+)]
+
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use vhost::net::VhostNet as _;
 use vhost::vhost_kern::VhostKernBackend;
-use vhost::vhost_kern::net::Net as Opened;
+use vhost::vhost_kern::vhost_binding::{VHOST_NET_SET_BACKEND, vhost_vring_file};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
@@ -21,6 +26,7 @@ use virtio_bindings::virtio_net::{VIRTIO_NET_F_MQ, VIRTIO_NET_F_MRG_RXBUF};
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+use vmm_sys_util::ioctl::ioctl_with_ref;
 
 use super::control;
 use super::interface::{Interface, RENEWED};
@@ -44,17 +50,38 @@ const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
 /// Queues of a pair.
 const QUEUES: usize = 2;
 
-/// Whether this process can have it.
-pub fn probe() -> io::Result<()> {
-    File::options().read(true).write(true).open(DEVICE).map(drop)
+/// The kernel's end of one pair of queues, which knows of no guest yet.
+#[derive(Debug)]
+pub struct Opened(File);
+
+impl Opened {
+    /// Opens one, if this process can have it. Who only wants to know that keeps it nevertheless: the kernel waits for an RCU grace
+    /// period when one is closed, which takes as long as much of a boot.
+    pub fn new() -> io::Result<Self> {
+        File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE).map(Self)
+    }
 }
 
 /// What the kernel has of one pair of queues. Closing it, the kernel leaves guest memory alone; that goes behind it.
-struct Kernel(Opened<Arc<GuestMemory>>);
+struct Kernel {
+    file: File,
+    memory: Arc<GuestMemory>,
+}
+
+impl Kernel {
+    /// Gives queue `queue` to the kernel, which moves its frames from or to `tap`, or takes it back.
+    fn set_backend(&self, queue: usize, tap: Option<&File>) -> Result<(), vhost::Error> {
+        let index = u32::try_from(queue).map_err(|_| vhost::Error::InvalidQueue)?;
+        let backend = vhost_vring_file { index, fd: tap.map_or(-1, AsRawFd::as_raw_fd) };
+        // SAFETY: VHOST_NET_SET_BACKEND reads a struct vhost_vring_file, which this is.
+        let result = unsafe { ioctl_with_ref(&self.file, VHOST_NET_SET_BACKEND(), &backend) };
+        if result < 0 { Err(vhost::Error::IoctlError(io::Error::last_os_error())) } else { Ok(()) }
+    }
+}
 
 impl AsRawFd for Kernel {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.file.as_raw_fd()
     }
 }
 
@@ -62,7 +89,7 @@ impl VhostKernBackend for Kernel {
     type AS = Arc<GuestMemory>;
 
     fn mem(&self) -> &Self::AS {
-        self.0.mem()
+        &self.memory
     }
 
     /// Whoever hands over a [`Ring`] has seen to that, to the last byte of memory.
@@ -134,9 +161,9 @@ fn host(error: vhost::Error) -> io::Error {
 }
 
 impl Pair {
-    /// Frames between a guest that has `memory` and `tap`.
-    fn new(mut tap: Tap, memory: &GuestMemory) -> io::Result<Self> {
-        let kernel = Kernel(Opened::new(Arc::new(memory.clone())).map_err(host)?);
+    /// Frames between a guest that has `memory` and `tap`, moved by what is `opened`.
+    fn new(Opened(file): Opened, mut tap: Tap, memory: &GuestMemory) -> io::Result<Self> {
+        let kernel = Kernel { file, memory: Arc::new(memory.clone()) };
         kernel.set_owner().map_err(host)?;
         if kernel.get_features().map_err(host)? & FEATURES != FEATURES {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this host's kernel does not know every feature"));
@@ -181,12 +208,12 @@ impl Pair {
     }
 
     fn attach(&self, queue: usize) -> Result<(), vhost::Error> {
-        self.kernel.0.set_backend(queue, Some(self.tap.file()))
+        self.kernel.set_backend(queue, Some(self.tap.file()))
     }
 
     /// The kernel waits for its thread before it says that this is done.
     fn detach(&self, queue: usize) {
-        if let Err(error) = self.kernel.0.set_backend(queue, None) {
+        if let Err(error) = self.kernel.set_backend(queue, None) {
             tracing::error!(%error, queue, "vhost-net does not give a queue back");
         }
     }
@@ -284,11 +311,20 @@ impl Pair {
 
 impl Vhost {
     /// An interface whose other end is `tap`, of a guest that has `memory`; with one more pair of queues for each of `others`, which
-    /// are queues of that tap.
-    pub fn new(tap: Tap, others: Vec<Tap>, interface: Interface, memory: &GuestMemory) -> io::Result<Self> {
+    /// are queues of that tap. What is `opened` moves the frames of the first.
+    pub fn new(
+        opened: Opened,
+        tap: Tap,
+        others: Vec<Tap>,
+        interface: Interface,
+        memory: &GuestMemory,
+    ) -> io::Result<Self> {
         let (name, offloads) = (tap.name().to_owned(), tap.features());
-        let pair = |tap| Ok(Arc::new(Mutex::new(Pair::new(tap, memory)?)));
-        let pairs: Vec<_> = [tap].into_iter().chain(others).map(pair).collect::<io::Result<_>>()?;
+        let pair = |opened, tap| Pair::new(opened, tap, memory).map(|pair| Arc::new(Mutex::new(pair)));
+        let mut pairs = vec![pair(opened, tap)?];
+        for tap in others {
+            pairs.push(pair(Opened::new()?, tap)?);
+        }
         let switch = |pair: &Arc<Mutex<Pair>>| Some(Box::new(Shared(Arc::clone(pair))) as Box<dyn Switch>);
         let number = Arc::new(Pairs::new(pairs.iter().skip(1).map(switch).collect()));
         Ok(Self {

@@ -124,6 +124,7 @@ fn an_interrupt_stays_until_acknowledged() {
     assert_eq!(driver.get(0x60), 1);
     driver.set(0x64, 1);
     assert_eq!(driver.get(0x60), 0);
+    assert!(!driver.transport.ignores_acknowledgements());
 }
 
 #[test]

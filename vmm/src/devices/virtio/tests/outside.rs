@@ -169,6 +169,7 @@ fn queues_are_handed_over_and_back() {
     assert_eq!(driver.get(0x60), 1, "so it looks at its queues");
     driver.set(0x64, 1);
     assert_eq!(driver.get(0x60), 1, "each time");
+    assert!(driver.transport.ignores_acknowledgements(), "so nobody needs to hear that it has");
 
     lock(&seen).slow = Duration::from_millis(50);
     driver.set(0x70, 0);

@@ -33,6 +33,10 @@ use crate::state::{DeviceState, Mismatch, VirtioState};
 /// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
 /// 32 bits.
 pub const QUEUE_NOTIFY: u64 = VIRTIO_MMIO_QUEUE_NOTIFY as u64;
+/// Offset of the `InterruptACK` register,
+pub const INTERRUPT_ACK: u64 = VIRTIO_MMIO_INTERRUPT_ACK as u64;
+/// and what is written there once queues have been looked at, 32 bits.
+pub const LOOKED_AT_QUEUES: u32 = VIRTIO_MMIO_INT_VRING;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"virt");
 const VERSION: u32 = 2;
@@ -145,6 +149,13 @@ impl VirtioMmio {
     #[must_use]
     pub fn notify_fds(&self) -> &[EventFd] {
         &self.notify
+    }
+
+    /// Whether nothing happens when the guest writes [`LOOKED_AT_QUEUES`] to [`INTERRUPT_ACK`], which it does at each interrupt: KVM may
+    /// keep that to itself.
+    #[must_use]
+    pub const fn ignores_acknowledgements(&self) -> bool {
+        self.outside
     }
 
     fn has(&self, bits: u32) -> bool {

@@ -4,25 +4,23 @@
 //! The bytes are a program of small steps: register accesses of any kind, and writes to the memory that holds queues and
 //! requests. Some steps are whole (bring the device up, offer a chain), so that arbitrary bytes get past the first check.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod host;
 
+use std::fs::File;
+use std::io;
+
+use virtio_bindings::virtio_ids::{
+    VIRTIO_ID_BALLOON, VIRTIO_ID_BLOCK, VIRTIO_ID_CONSOLE, VIRTIO_ID_NET, VIRTIO_ID_VSOCK,
+};
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::block::Settings;
-use super::console::socket::Socket;
-use super::limit::BothWays;
-use super::net::tap::Tap;
-use super::net::{Interface, Link, Mac, Net};
-use super::{Balloon, Block, Console, Rng, VirtioDevice, VirtioMmio, VirtioWorker, Vsock};
+use super::{VirtioMmio, VirtioWorker};
 use crate::devices::bus::BusDevice;
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, guest};
+use crate::state::{DeviceState, VirtioState};
+use host::{Made, Peer};
 
 /// Steps after which a program ends, however long it is.
 const STEPS_MAX: usize = 512;
@@ -93,46 +91,13 @@ struct Machine {
     peer: Option<Peer>,
 }
 
-/// Who of the host has something to say to the guest.
-enum Peer {
-    /// The other ends of a network, one for each pair of queues.
-    Network(Vec<UnixDatagram>),
-    /// Programs that connect to it, and where.
-    Programs(SocketAddr, Vec<UnixStream>),
-}
-
-impl Peer {
-    /// Says something that depends on `byte`. What there is no room for is lost, as on a wire.
-    fn speak(&mut self, byte: u8) {
-        let much = vec![byte; usize::from(byte) * 300];
-        match self {
-            Self::Network(peers) => peers.iter().for_each(|peer| drop(peer.send(&much))),
-            Self::Programs(address, programs) if byte.is_multiple_of(4) => {
-                if let Ok(mut program) = UnixStream::connect_addr(address) {
-                    let _ = program.set_nonblocking(true);
-                    let _ = program.write_all(format!("CONNECT {}\n", byte / 4).as_bytes());
-                    programs.push(program);
-                }
-            }
-            Self::Programs(_, programs) if byte.is_multiple_of(3) => drop(programs.pop()),
-            Self::Programs(_, programs) => {
-                if let Some(program) = programs.last_mut() {
-                    let _ = program.write(&much);
-                }
-            }
-        }
-    }
-}
-
 impl Machine {
-    fn new(device: Box<dyn VirtioDevice>) -> Option<Self> {
-        let memory =
-            crate::memory::guest::from_ranges(&[(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)])
-                .ok()?;
+    fn new((device, peer): Made) -> io::Result<Self> {
+        let ranges = [(GuestAddress(0), LOW_SIZE), (GuestAddress(HIGH_START), HIGH_SIZE)];
+        let memory = guest::from_ranges(&ranges).map_err(io::Error::other)?;
         let queues = device.queue_sizes().len();
-        let irq = EventFd::new(EFD_NONBLOCK).ok()?;
-        let (transport, workers) = VirtioMmio::new(device, &memory, irq).ok()?;
-        Some(Self { transport, workers, memory, queues, peer: None })
+        let (transport, workers) = VirtioMmio::new(device, &memory, EventFd::new(EFD_NONBLOCK)?)?;
+        Ok(Self { transport, workers, memory, queues, peer })
     }
 
     fn set(&mut self, register: u16, value: u32) {
@@ -242,6 +207,15 @@ impl Machine {
         Some(())
     }
 
+    /// Steps until the program ends, or there were enough.
+    fn run(&mut self, program: &mut Program<'_>) {
+        for _ in 0..STEPS_MAX {
+            if self.step(program).is_none() {
+                break;
+            }
+        }
+    }
+
     /// What must hold whatever the driver did.
     fn check(&mut self) {
         let mut magic = [0; 4];
@@ -276,86 +250,60 @@ fn packet(what: u8, which: u8) -> [u8; 44] {
     header
 }
 
-/// One end of a network, and the other.
-fn wire() -> io::Result<(Box<dyn Link>, UnixDatagram)> {
-    let (tap, peer) = UnixDatagram::pair()?;
-    tap.set_nonblocking(true)?;
-    peer.set_nonblocking(true)?;
-    Ok((Box::new(Tap::pretended(OwnedFd::from(tap).into())?), peer))
-}
-
-/// A network interface with `pairs` pairs of queues, at least one, and what is at the other ends of them.
-fn network(pairs: usize) -> io::Result<(Net, Vec<UnixDatagram>)> {
-    let (first, peer) = wire()?;
-    let (others, mut peers): (Vec<_>, Vec<_>) =
-        (1..pairs).map(|_| wire()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
-    peers.push(peer);
-    let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
-    Ok((Net::new(first, others, "exercise".to_owned(), interface, BothWays::default()), peers))
-}
-
-/// A socket that programs connect to, and its address: an abstract one, so that no file is made.
-fn meeting_place() -> io::Result<(UnixListener, SocketAddr)> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("flatboot-exercise-{}-{number}", std::process::id());
-    let address = SocketAddr::from_abstract_name(name)?;
-    let listener = UnixListener::bind_addr(&address)?;
-    listener.set_nonblocking(true)?;
-    Ok((listener, address))
-}
-
-/// A console, and who comes to it.
-fn console() -> io::Result<(Console, Peer)> {
-    let (listener, address) = meeting_place()?;
-    Ok((Console::new(Box::new(Socket::new(listener)?)), Peer::Programs(address, Vec::new())))
-}
-
-/// A vsock device, and the programs that connect to it.
-fn programs() -> io::Result<(Vsock, Peer)> {
-    let (listener, address) = meeting_place()?;
-    let path = PathBuf::from("/nowhere/flatboot-exercise");
-    Ok((Vsock::new(3, listener, path, BothWays::default())?, Peer::Programs(address, Vec::new())))
-}
-
 /// Runs `program` against a block device on `disk` or, depending on the first byte, a read-only one, an rng, a network interface, a
 /// vsock device, a balloon or a console.
 /// Panics if a device does; fails only when the host has no memory, descriptors or random numbers.
 pub fn exercise(program: &[u8], disk: &File) -> io::Result<()> {
     let mut program = Program(program);
-    let mut peer = None;
-    let device: Box<dyn VirtioDevice> = match program.byte().unwrap_or(0) % 7 {
-        0 => Box::new(Rng::new(File::open("/dev/urandom")?)),
-        3 => {
-            let (net, others) = network(1 + program.0.len() % 3)?;
-            peer = Some(Peer::Network(others));
-            Box::new(net)
-        }
-        4 => {
-            let (vsock, others) = programs()?;
-            peer = Some(others);
-            Box::new(vsock)
-        }
-        6 => {
-            let (console, others) = console()?;
-            peer = Some(others);
-            Box::new(console)
-        }
-        5 => Box::new(Balloon::new(1 << 20, true, true)),
+    let made = match program.byte().unwrap_or(0) % 7 {
+        0 => host::rng(),
+        3 => host::network(1 + program.0.len() % 3),
+        4 => host::vsock(),
+        5 => Ok(host::balloon()),
+        6 => host::console(),
         kind => {
             let (io_uring, num_queues) =
                 (program.0.len().is_multiple_of(2), if program.0.len() % 3 == 0 { 2 } else { 1 });
-            let settings = Settings { readonly: kind == 1, io_uring, num_queues, ..Settings::default() };
-            Box::new(Block::new(disk.try_clone()?, settings).map_err(io::Error::other)?)
+            host::block(disk, Settings { readonly: kind == 1, io_uring, num_queues, ..Settings::default() })
         }
     };
-    let Some(mut machine) = Machine::new(device) else { return Err(io::ErrorKind::OutOfMemory.into()) };
-    machine.peer = peer;
-    for _ in 0..STEPS_MAX {
-        if machine.step(&mut program).is_none() {
-            break;
-        }
-    }
+    let mut machine = Machine::new(made?)?;
+    machine.run(&mut program);
     machine.check();
     Ok(())
+}
+
+/// Makes a device what `state` says, of the kind and as many queues as that has, if it can be; then `program` is its driver. Whether it
+/// could be. Panics and fails as [`exercise`] does.
+pub(crate) fn go_on(state: &VirtioState, program: &[u8], disk: &File) -> io::Result<bool> {
+    let make = || Machine::new(like(state, disk)?);
+    let (mut machine, mut another, state) = (make()?, make()?, DeviceState::Virtio(Box::new(state.clone())));
+    if machine.transport.restore(&state).is_err() {
+        return Ok(false);
+    }
+    // Nothing of it is lost, and what was taken once is taken again.
+    let saved = machine.transport.save().ok().flatten();
+    assert_eq!(saved.as_ref().map(|saved| another.transport.restore(saved)), Some(Ok(())), "{saved:?}");
+    assert_eq!(another.transport.save(), Ok(saved));
+    machine.transport.awake();
+    machine.serve();
+    machine.run(&mut Program(program));
+    machine.check();
+    Ok(true)
+}
+
+/// A device that may have been saved as `state`.
+fn like(state: &VirtioState, disk: &File) -> io::Result<Made> {
+    let queues = state.queues.len();
+    match state.device_type {
+        VIRTIO_ID_NET => host::network((queues / 2).clamp(1, 3)),
+        VIRTIO_ID_VSOCK => host::vsock(),
+        VIRTIO_ID_BALLOON => Ok(host::balloon()),
+        VIRTIO_ID_CONSOLE => host::console(),
+        VIRTIO_ID_BLOCK => {
+            let num_queues = u16::try_from(queues.clamp(1, 2)).unwrap_or(1);
+            host::block(disk, Settings { io_uring: false, num_queues, ..Settings::default() })
+        }
+        _ => host::rng(),
+    }
 }

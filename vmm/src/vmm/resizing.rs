@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a VM's memory becomes more or less while it runs: the guest is asked, and whoever wants it waits for what it says, not the
+//! owner.
+
+use std::time::{Duration, Instant};
+
+use flatboot_handoff::SECTION_SIZE;
+
+use super::awaited::Awaited;
+use super::call::{Answer, Resize};
+use super::error::{MemoryError, VmmError};
+use super::handle::Reply;
+use super::lifecycle::{NotNow, State};
+use super::live::Live;
+use super::{Kept, Stage, Vmm};
+use crate::config::{FieldError, VmConfig};
+use crate::devices::held::{Asked, Ended, Report};
+use crate::field::Field;
+
+const DESIRED_BALLOON: Field = Field::section("desired_balloon");
+
+/// How long a guest may do nothing for its request.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How long it may take until its driver is there.
+const DRIVER: Duration = Duration::from_secs(10);
+
+impl Vmm {
+    /// Has the VM be of another size; `reply` is told when it is.
+    pub(super) fn resize(&mut self, sizes: Resize, reply: Reply) {
+        match self.begin_to_resize(sizes) {
+            Ok(None) => reply.send(Ok(Answer::Done)),
+            Ok(Some(wanted)) => {
+                self.events.vm("resizing");
+                self.resizing = Some(Awaited { wanted, since: Instant::now(), reply });
+            }
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+
+    /// Checks all of it, then asks for all of it. What the guest has to answer for: bytes of held memory.
+    fn begin_to_resize(&mut self, sizes: Resize) -> Result<Option<u64>, VmmError> {
+        if self.writing.is_some() {
+            return Err(VmmError::Writing);
+        }
+        let under_way = self.resizing.as_ref().map(|resizing| resizing.wanted);
+        let Kept { config, stage } = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
+        let size = config.memory_size();
+        if let Some(desired) = sizes.desired_vcpus.map(u64::from).filter(|desired| *desired != config.cpus()) {
+            return Err(fixed("desired_vcpus", desired, config.cpus()));
+        }
+        let wanted = sizes.desired_ram.map(|desired| held(config, desired)).transpose()?;
+        let mut resized = config.clone();
+        if let Some(bytes) = sizes.desired_balloon {
+            let wrong = |error: FieldError| VmmError::Refused(error.to_string());
+            resized.resize_balloon(bytes, DESIRED_BALLOON).map_err(wrong)?;
+        }
+        let waits = match (wanted, &*stage) {
+            // One that does not run has what it will start with.
+            (None, _) | (Some(0), Stage::Created | Stage::Over) => None,
+            (Some(wanted), Stage::Live(live)) => {
+                if let Some(other) = under_way {
+                    return Err(MemoryError::Busy { desired: size + other }.into());
+                }
+                ask(live, size, wanted)?
+            }
+            (Some(_), stage) => return Err(NotNow { state: stage.state(), must: "running" }.into()),
+        };
+        *config = resized;
+        if let (Some(bytes), Stage::Live(live)) = (sizes.desired_balloon, &*stage) {
+            live.ask_for(bytes);
+        }
+        Ok(waits)
+    }
+
+    /// Asks a guest that has been restored to own `wanted` bytes of held memory. Nobody waits for it: it goes on with that.
+    pub(super) fn ask_before_it_goes_on(&mut self, wanted: u64) -> Result<(), VmmError> {
+        let size = self.vm.as_ref().map_or(0, |kept| kept.config.memory_size());
+        match self.live().map(|live| live.ask_for_memory(wanted)) {
+            Some(Asked::Busy { wanted }) => Err(MemoryError::Busy { desired: size + wanted }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the memory device says has become of a request, whoever has asked for it.
+    pub(super) fn resized(&mut self, report: Report) {
+        let size = self.vm.as_ref().map_or(0, |kept| kept.config.memory_size());
+        let (wanted, result) = match report {
+            Report::Ended(Ended { wanted, owned }) => {
+                self.events.vm("resized");
+                let refused = MemoryError::Refused { desired: size + wanted, is: size + owned };
+                (wanted, if owned == wanted { Ok(Answer::Done) } else { Err(refused.into()) })
+            }
+            Report::Host { wanted, source } => {
+                (wanted, Err(MemoryError::Host { desired: size + wanted, source }.into()))
+            }
+        };
+        match self.resizing.take_if(|resizing| resizing.wanted == wanted) {
+            Some(resizing) => resizing.reply.send(result),
+            None => {
+                if let Err(error) = result {
+                    tracing::warn!("{}", crate::chain::chain(&error));
+                }
+            }
+        }
+    }
+
+    /// The VM is over, or another one.
+    pub(super) fn give_up_resizing(&mut self) {
+        if let Some(resizing) = self.resizing.take() {
+            resizing.reply.send(Err(MemoryError::Over.into()));
+        }
+    }
+
+    /// Until when whoever waits does so.
+    pub(super) fn resize_deadline(&mut self) -> Option<Instant> {
+        let since = self.resizing.as_ref()?.since;
+        let progress = self.live()?.memory_progress()?;
+        if progress.driver { since.max(progress.since).checked_add(ANSWER) } else { since.checked_add(DRIVER) }
+    }
+
+    /// Nobody waits any longer, if it is time: the guest may do it all the same.
+    pub(super) fn resize_is_late(&mut self) {
+        let is_late = self.resize_deadline().is_some_and(|deadline| deadline <= Instant::now());
+        let progress = self.live().and_then(|live| live.memory_progress());
+        let size = self.vm.as_ref().map_or(0, |kept| kept.config.memory_size());
+        let (Some(progress), Some(resizing)) = (progress, self.resizing.take_if(|_| is_late)) else { return };
+        let (desired, is) = (size + resizing.wanted, size + progress.owned);
+        resizing.reply.send(Err(if progress.driver {
+            MemoryError::Late { desired, is, seconds: ANSWER.as_secs() }.into()
+        } else {
+            MemoryError::NoDriver { desired, is, seconds: DRIVER.as_secs() }.into()
+        }));
+    }
+}
+
+/// Asks the guest to own `wanted` bytes beyond the `size` that it has started with. Whether it has to answer.
+fn ask(live: &Live, size: u64, wanted: u64) -> Result<Option<u64>, VmmError> {
+    // One without a device has nothing to be asked for: that is what `wanted` is.
+    let Some(progress) = live.memory_progress() else { return Ok(None) };
+    if live.state() != State::Running && progress.owned != wanted {
+        return Err(NotNow { state: live.state(), must: "running" }.into());
+    }
+    match live.ask_for_memory(wanted) {
+        Asked::Done => Ok(None),
+        Asked::Waits => Ok(Some(wanted)),
+        Asked::Busy { wanted } => Err(MemoryError::Busy { desired: size + wanted }.into()),
+    }
+}
+
+/// Bytes of held memory that the guest of `config` owns when it has `desired` bytes of memory.
+pub(super) fn held(config: &VmConfig, desired: u64) -> Result<u64, VmmError> {
+    let (size, held) = (config.memory_size(), config.held_memory());
+    let wanted = desired.checked_sub(size).filter(|wanted| *wanted <= held && wanted.is_multiple_of(SECTION_SIZE));
+    match wanted {
+        Some(wanted) => Ok(wanted),
+        None if held == 0 => Err(fixed("desired_ram", desired, size)),
+        None => Err(VmmError::Refused(format!(
+            "desired_ram={desired}: must be {size} to {}, and {size} plus a multiple of {SECTION_SIZE}",
+            size + held
+        ))),
+    }
+}
+
+fn fixed(field: &str, desired: u64, is: u64) -> VmmError {
+    VmmError::Refused(format!("{field}={desired}: cannot change: must be absent, or {is}"))
+}
