@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Slurm's own commands. Partition, account, time limit and constraints are those of its variables, such as `SBATCH_PARTITION`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// A job array that was submitted, cancelled when dropped: of one that has ended nothing is left to cancel.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) id: String,
+}
+
+/// Names of the nodes that run jobs, or can.
+pub(super) fn nodes_up() -> Result<BTreeSet<String>> {
+    let nodes =
+        output("sinfo", &["--noheader", "--Node", "--format=%N", "--responding", "--states=idle,mixed,allocated"])?;
+    let nodes: BTreeSet<_> = nodes.split_whitespace().map(str::to_owned).collect();
+    ensure!(!nodes.is_empty(), "--on slurm: no node of the cluster is up: see sinfo");
+    Ok(nodes)
+}
+
+/// Submits `script` with `arguments` as an array of so many tasks, each with a node of its own, but none of `without`; what a
+/// task prints goes to a file beside the script. A task whose node fails is started again on another.
+pub(super) fn submit(
+    script: &Path,
+    tasks: u32,
+    without: &[String],
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Job> {
+    let log = script.with_file_name("%A-%a.log");
+    let mut command = Command::new("sbatch");
+    command.args([
+        "--parsable",
+        "--job-name=flatboot-bench",
+        "--requeue",
+        "--exclusive",
+        "--mem=0",
+        "--open-mode=append",
+    ]);
+    command.arg(format!("--array=0-{}", tasks - 1)).arg("--output").arg(log);
+    if !without.is_empty() {
+        command.arg(format!("--exclude={}", without.join(",")));
+    }
+    let said = finished(command.arg(script).args(arguments), "sbatch")?;
+    // With a cluster's name after it, if there are several.
+    let id = said.trim().split(';').next().unwrap_or_default().to_owned();
+    ensure!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()), "sbatch: no job's number in {said:?}");
+    Ok(Job { id })
+}
+
+impl Job {
+    /// Tasks that are left, by state: "2 RUNNING". Where Slurm does not answer, that: it may be back soon.
+    pub(super) fn states(&self) -> Vec<String> {
+        match output("squeue", &["--noheader", "--array", "--format=%T", "--jobs", &self.id]) {
+            Ok(states) => {
+                let mut counts = BTreeMap::new();
+                states.split_whitespace().for_each(|state| *counts.entry(state).or_insert(0) += 1);
+                counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect()
+            }
+            // It ended so long ago that Slurm has forgotten it.
+            Err(error) if error.to_string().contains("Invalid job id") => Vec::new(),
+            Err(error) => vec![error.to_string()],
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.states().is_empty() {
+            // What cannot be cancelled ends by itself.
+            let _ = output("scancel", &[&self.id]);
+        }
+    }
+}
+
+fn output(program: &str, arguments: &[&str]) -> Result<String> {
+    finished(Command::new(program).args(arguments), program)
+}
+
+fn finished(command: &mut Command, name: &str) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("--on slurm: {name} cannot be run: install Debian's slurm-client"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name}: {}", said.trim().replace('\n', "; "));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sweeps of some rounds each as one.
+
+use anyhow::{Result, bail, ensure};
+
+use crate::results::{Boot, HostFacts, Results, Sweep};
+
+/// Whole rounds in it that count; the warm-up round is not one.
+pub(super) fn rounds(results: &Results) -> u32 {
+    let per_round = results.sweep.boots_wanted() / (u64::from(results.sweep.runs) + 1);
+    let rounds = (results.boots.len() as u64 / per_round).saturating_sub(1);
+    u32::try_from(rounds).unwrap_or(u32::MAX)
+}
+
+/// The same without boots of a round that is not whole: rounds stay together on a node.
+pub(super) fn whole_rounds(mut results: Results) -> Results {
+    let next = rounds(&results) + 1;
+    results.boots.retain(|boot| boot.round < next);
+    results
+}
+
+/// `sweep` with the rounds of `part` after those that there are, as far as they are wanted. The warm-up round of a part has
+/// served its node: only the first is kept.
+pub(super) fn merge(sweep: &Sweep, merged: Option<Results>, part: Results) -> Result<Results> {
+    ensure!(
+        part.is_complete() && part.sweep == Sweep { runs: part.sweep.runs, ..sweep.clone() },
+        "a part is of another sweep"
+    );
+    let Some(mut merged) = merged else {
+        return Ok(Results { sweep: sweep.clone(), ..part });
+    };
+    alike(&merged, &part)?;
+    let (done, wanted) = (rounds(&merged), sweep.runs);
+    let boots = part.boots.into_iter().filter(|boot| boot.round > 0 && boot.round <= wanted - done);
+    merged.boots.extend(boots.map(|boot| Boot { round: boot.round + done, ..boot }));
+    Ok(merged)
+}
+
+/// Samples of two kinds of node, or of two kernels, do not go into one file. Like machines differ a little in the memory that
+/// their kernels count.
+fn alike(merged: &Results, part: &Results) -> Result<()> {
+    let node = |results: &Results| {
+        let node = results.boots.last().and_then(|boot| boot.node.clone());
+        node.unwrap_or_else(|| "a node".to_owned())
+    };
+    let host = |results: &Results| format!("{:?}", HostFacts { memory_bytes: 0, ..results.facts.host.clone() });
+    let facts = [
+        ("the host", host(merged), host(part)),
+        ("the guest", format!("{:?}", merged.facts.guest), format!("{:?}", part.facts.guest)),
+        ("the versions", format!("{:?}", merged.facts.versions), format!("{:?}", part.facts.versions)),
+    ];
+    match facts.iter().find(|(_, was, is)| was != is) {
+        Some((what, was, is)) => bail!(
+            "nodes differ in {what}: {was} on {}, {is} on {}; SBATCH_CONSTRAINT or SBATCH_NODELIST chooses like ones",
+            node(merged),
+            node(part)
+        ),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{GIB, sweep, variant};
+
+    /// What a task of so many rounds measured on `node`.
+    fn part(runs: u32, node: &str) -> Results {
+        let variants = [GIB, 2 * GIB].map(|memory| variant("flatboot", "async", memory));
+        let mut results = sweep(variants.to_vec(), runs, |_, round| u64::from(round) + 1);
+        results.boots.iter_mut().for_each(|boot| boot.node = Some(node.to_owned()));
+        results
+    }
+
+    #[test]
+    fn rounds_go_on_where_those_before_end() {
+        let whole = part(5, "").sweep;
+        let merged = merge(&whole, None, part(2, "a")).unwrap();
+        assert_eq!((merged.sweep.runs, rounds(&merged), merged.is_complete()), (5, 2, false));
+        // One round more than is wanted.
+        let merged = merge(&whole, Some(merged), part(4, "b")).unwrap();
+        assert!(merged.is_complete(), "{}", merged.boots.len());
+        let seen = merged.boots.iter().map(|boot| (boot.variant, boot.round));
+        assert!(seen.eq(whole.boots()), "in the order of a sweep");
+        assert_eq!(merged.nodes().as_deref(), Some("a (6 boots), b (6 boots)"));
+        let mut broken = merged;
+        broken.boots.truncate(7);
+        assert_eq!(whole_rounds(broken).boots.len(), 6);
+    }
+
+    #[test]
+    fn what_is_not_alike_is_not_merged() {
+        let whole = part(5, "").sweep;
+        let of = |change: &dyn Fn(&mut Results)| {
+            let mut other = part(2, "b");
+            change(&mut other);
+            merge(&whole, Some(part(2, "a")), other).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&|other| other.facts.host.memory_bytes -= 4096), Ok(()));
+        let error = of(&|other| other.facts.host.kernel = "7.0".to_owned()).unwrap_err();
+        assert!(
+            error.contains("nodes differ in the host") && error.contains(" on a, ") && error.contains(" on b;"),
+            "{error}"
+        );
+        assert!(of(&|other| other.facts.guest.initramfs_sha256 = "1".to_owned()).unwrap_err().contains("the guest"));
+        for change in [|other: &mut Results| other.boots.truncate(3), |other: &mut Results| other.sweep.timeout_ms = 1]
+        {
+            assert_eq!(of(&change).unwrap_err(), "a part is of another sweep");
+        }
+    }
+}

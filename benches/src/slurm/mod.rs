@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A sweep that is spread over the nodes of a Slurm cluster: each task of a job array runs some of its rounds, as a sweep of its
+//! own; what they measured is merged into one file as they end.
+
+mod cluster;
+mod merge;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::progress::Progress;
+use crate::results::{self, Results, Sweep};
+use crate::sweep::{self, Finished, Request, Stop};
+use cluster::Job;
+
+/// How often Slurm is asked.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How a sweep is spread.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    /// Tasks of the job array; one for each node that is up if none is given.
+    pub tasks: Option<u32>,
+    /// This program's arguments, which each task gets too.
+    pub arguments: Vec<OsString>,
+}
+
+/// Runs the sweep that `request` describes, or the rest of it, on the cluster.
+pub fn run(request: &Request, spread: &Spread, stop: &Stop) -> Result<Finished> {
+    let sweep = sweep::prepare(request)?;
+    let mut merged = Merged { out: &request.out, sweep: &sweep, results: None };
+    if request.resume {
+        merged.results = Some(merge::whole_rounds(sweep::resumed(&request.out, &sweep)?));
+    }
+    let parts = Parts::at(&request.out, request.resume)?;
+    match merged.complete(&parts, spread, stop) {
+        Err(error) if parts.names(".log")?.is_empty() => parts.remove().and(Err(error))?,
+        Err(error) => bail!("{error:#}; see {}", parts.directory.display()),
+        Ok(()) => parts.remove()?,
+    }
+    let results = merged.results.context("stopped before the first round was complete")?;
+    Ok(if results.is_complete() { Finished::Complete(results) } else { Finished::Stopped(results) })
+}
+
+/// What has been measured so far; the file is written as it grows.
+struct Merged<'a> {
+    out: &'a Path,
+    sweep: &'a Sweep,
+    results: Option<Results>,
+}
+
+impl Merged<'_> {
+    /// Submits the rounds that are missing, until there are none or nothing comes of it.
+    fn complete(&mut self, parts: &Parts, spread: &Spread, stop: &Stop) -> Result<()> {
+        let progress = Progress::begin("sweep".to_owned());
+        progress.expect(self.sweep.runs.saturating_sub(self.rounds()) as usize);
+        while self.rounds() < self.sweep.runs && !stop.is_asked() {
+            let before = self.rounds();
+            parts.submit(self.sweep.runs - before, spread)?.follow(parts, self, &progress, stop)?;
+            if self.rounds() == before && !stop.is_asked() {
+                bail!("no task was completed: {}", parts.last_words());
+            }
+        }
+        Ok(())
+    }
+
+    /// Rounds that count.
+    fn rounds(&self) -> u32 {
+        self.results.as_ref().map_or(0, merge::rounds)
+    }
+
+    fn add(&mut self, part: Results) -> Result<()> {
+        let results = merge::merge(self.sweep, self.results.take(), part)?;
+        results::save(&results, self.out)?;
+        self.results = Some(results);
+        Ok(())
+    }
+}
+
+/// The directory beside the results file, which all nodes see, to which tasks write.
+struct Parts {
+    directory: PathBuf,
+}
+
+impl Parts {
+    fn at(out: &Path, resume: bool) -> Result<Self> {
+        let mut name = std::path::absolute(out)?.into_os_string();
+        name.push(".parts");
+        let directory = PathBuf::from(name);
+        let name = directory.display().to_string();
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                ensure!(resume, "{name}: is there, of a sweep that has failed or still runs; remove it if none runs");
+            }
+            made => made.with_context(|| format!("{name}: cannot be made"))?,
+        }
+        let parts = Self { directory };
+        // Nodes may be better by now.
+        parts.names(".failed")?.iter().try_for_each(|name| fs::remove_file(parts.directory.join(name)))?;
+        Ok(parts)
+    }
+
+    /// Submits `rounds` rounds, to nodes on which no task has failed.
+    fn submit(&self, rounds: u32, spread: &Spread) -> Result<Job> {
+        let failed: Vec<_> = self.names(".failed")?.iter().map(|name| name.replace(".failed", "")).collect();
+        let tasks = match spread.tasks {
+            Some(tasks) => tasks,
+            None => cluster::nodes_up()?.iter().filter(|node| !failed.contains(node)).count().try_into()?,
+        };
+        let tasks = tasks.clamp(1, rounds);
+        let script = self.directory.join("task.sh");
+        fs::write(&script, include_str!("task.sh")).with_context(|| script.display().to_string())?;
+        let words = [rounds / tasks, rounds % tasks].map(|number| OsString::from(number.to_string()));
+        let program = std::env::current_exe().context("this program's path")?;
+        let command = [self.directory.clone().into(), words[0].clone(), words[1].clone(), program.into()];
+        let arguments = spread.arguments.iter().filter(|word| *word != "--resume").cloned();
+        cluster::submit(&script, tasks, &failed, command.into_iter().chain(arguments))
+    }
+
+    /// The files whose names end in `end`, in the same order each time.
+    fn names(&self, end: &str) -> Result<Vec<String>> {
+        let entries = fs::read_dir(&self.directory).with_context(|| self.directory.display().to_string())?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<_> = names.filter(|name| name.ends_with(end)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// What a task that failed said at last.
+    fn last_words(&self) -> String {
+        let last = |name: String| {
+            let text = fs::read_to_string(self.directory.join(name)).ok()?;
+            text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
+        };
+        let said = self.names(".log").unwrap_or_default().into_iter().rev().find_map(last);
+        said.unwrap_or_else(|| "none said anything".to_owned())
+    }
+
+    fn remove(&self) -> Result<()> {
+        fs::remove_dir_all(&self.directory).with_context(|| self.directory.display().to_string())
+    }
+}
+
+impl Job {
+    /// Merges what its tasks write until none is left, or there is enough, or it is to stop. Cancelled, where any is left.
+    fn follow(&self, parts: &Parts, merged: &mut Merged<'_>, progress: &Progress, stop: &Stop) -> Result<()> {
+        let mut counted = HashSet::new();
+        loop {
+            // Before the look for files: what is no longer there has written its file.
+            let states = self.states();
+            for name in parts.names(".part")? {
+                let path = parts.directory.join(&name);
+                let before = merged.rounds();
+                // A node that was taken for lost may end its task, too.
+                if counted.insert(name) {
+                    merged.add(results::load(&path)?)?;
+                }
+                fs::remove_file(&path).with_context(|| path.display().to_string())?;
+                progress.done((merged.rounds() - before) as usize);
+            }
+            if states.is_empty() || merged.rounds() >= merged.sweep.runs || stop.is_asked() {
+                return Ok(());
+            }
+            progress.show(&format!("job {}: {}", self.id, states.join(", ")));
+            thread::sleep(LOOK);
+        }
+    }
+}
