@@ -4,6 +4,10 @@
 //! | check | passes if | fields |
 //! |---|---|---|
 //! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones` |
+//! | `total=512M` | within ten minutes `MemTotal` is so much more than at the first of these, but for a memmap of that | `base_kib`, `total_kib` |
+//! | `rises=N` | `MemTotal` has risen N times, each told at once by mark 0x70 and a line: `rises` | `seen` |
+//! | `short=512M` | with no memory left but what the kernel keeps, pages were given back and taken, as `short` tells, until `MemTotal` rose, then so much more; none is wrong, nothing was killed | `pages`, `full`, `wrong`, `killed`; `longest_short_ns`, `longest_after_ns`: what a page took to come |
+//! | `laden=/dev/vda` | memory full of own pages, files and the disk's, as `laden` tells, shrank, and all of them are right | `pages`, `wrong`, `looks`, `before_kib`, `after_kib` |
 //! | `accounts` | what /proc and /sys say of memory adds up | `settings`: /proc/sys/vm; `meminfo`, `zones`, `nodes`, `free_pages`, `complaints` |
 //! | `set=NAME:VALUE` | /proc/sys/vm/NAME takes the value; `:` between several | `name`, `value` |
 //! | `steady=60` | node 0's `MemTotal` and `MemFree` stay what they are while memory is filled, at most 60 seconds | `reads`, `total_kib`, `free_kib`: least and most; `deferred_first_kib`, `deferred_last_kib` |
@@ -32,7 +36,7 @@
 //! | `nodes` | the kernel says what its nodes have | `nodes`: `node`, `cpus` (a list), `distances`, `total_kib` of each |
 //! | `interrupts=/dev/vda@3` | processor 3 takes the interrupts of what is read from it | `irq`, `taken` |
 //! | `processors` | every processor has the APIC id that its CPUID says | `processors`: numbers and caches of each; `flags` of the first |
-//! | `pulse=/dev/vda` | it took blocks and gave them back, memory stayed what it was, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `pages`, `lost`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
+//! | `pulse=/dev/vda` | it took blocks and gave them back, memory stayed what was written to it, and the clock never went back, until its last block said `stop` | `writes`, `wrong`, `pages`, `lost`, `looks`, `backwards`, `jumps` of 50 ms and more, `jumped_ns`: in all, `each`: when and how far, in ns |
 //! | `net=OWN/PEER:PORT` | eth0 took the address OWN, and PEER sent back what it was sent by TCP and UDP | `datagrams`, `carried`, `rx_mean` and `tx_mean` bytes of a packet, `lost`: errors and drops |
 //! | `channels=4` | eth0 uses so many queues for each direction, as it is told to | `before_rx`, `before_tx`, `rx`, `tx` |
 //! | `turns=PEER:PORT` | on each processor in turn, datagrams came back that waited for each other | `processors`, `turns` of each |
@@ -40,6 +44,7 @@
 //! | `rng` | a hardware generator is chosen and gives bytes that differ | `current`, `bytes` |
 //! | `driver=NAME` | that driver of the platform bus has a device | `devices`: their names |
 //! | `generation` | the VM generation ID can be read | `id` (hex) |
+//! | `clone` | that ID became another one, and the kernel has heard of it; then its interface's driver began anew | `id` (hex), `random`, `mac` or null |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
 //! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
@@ -59,8 +64,9 @@ use serde_json::json;
 
 use crate::outcome::Outcome;
 use crate::{
-    accounts, buddy, channels, devices, fill, generation, hog, hugetlb, identifiers, interrupts, kernel, ledger,
-    memmap, memory, modules, net, nodes, processors, pulse, report, showmem, steady, storm, tables, vsock, walk, work,
+    accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
+    kernel, ledger, memmap, memory, modules, net, nodes, processors, pulse, report, showmem, steady, storm, tables,
+    vsock, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -78,6 +84,10 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
     let needed = |what: &str| argument.ok_or_else(|| format!("{name}: expected {name}={what}"));
     match name {
         "meminfo" => memory::meminfo(),
+        "total" => memory::total(needed("AMOUNT")?),
+        "rises" => elastic::rises(needed("TIMES")?),
+        "short" => elastic::short(needed("AMOUNT")?),
+        "laden" => elastic::laden(needed("DEVICE")?),
         "alloc" => memory::alloc(),
         "accounts" => accounts::accounts(),
         "set" => accounts::set(needed("NAME:VALUE")?),
@@ -122,6 +132,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "rng" => devices::rng(),
         "driver" => devices::driver(needed("NAME")?),
         "generation" => generation::generation(),
+        "clone" => clone::clone(),
         "identifiers" => identifiers::identifiers(),
         "dentries" => tables::dentries(needed("COUNT")?),
         "inodes" => tables::inodes(),

@@ -15,13 +15,31 @@ const NAME: &[u8] = b"ADDR";
 const PACKAGE: u8 = 0x12;
 const DWORD: u8 = 0x0c;
 
-/// Reads it. Nobody is told that it is another one by this.
+/// The VM generation ID, found.
+pub(crate) struct Generation {
+    memory: File,
+    address: u64,
+}
+
+impl Generation {
+    pub(crate) fn find() -> Result<Self, String> {
+        let table = fs::read(TABLE).map_err(|error| format!("{TABLE}: {error}"))?;
+        let address = address(&table).ok_or_else(|| format!("{TABLE}: no VM generation ID"))?;
+        Ok(Self { memory: File::open(MEMORY).map_err(|error| format!("{MEMORY}: {error}"))?, address })
+    }
+
+    /// Nobody is told that it is another one by this.
+    pub(crate) fn read(&self) -> Result<[u8; 16], String> {
+        let mut id = [0; 16];
+        let read = self.memory.read_exact_at(&mut id, self.address);
+        read.map_err(|error| format!("{MEMORY} at {:#x}: {error}", self.address))?;
+        Ok(id)
+    }
+}
+
+/// What it is.
 pub(crate) fn generation() -> Outcome {
-    let table = fs::read(TABLE).map_err(|error| format!("{TABLE}: {error}"))?;
-    let address = address(&table).ok_or_else(|| format!("{TABLE}: no VM generation ID"))?;
-    let mut id = [0; 16];
-    let read = File::open(MEMORY).and_then(|memory| memory.read_exact_at(&mut id, address));
-    read.map_err(|error| format!("{MEMORY} at {address:#x}: {error}"))?;
+    let id = Generation::find()?.read()?;
     let text = format!("{:032x}", u128::from_be_bytes(id));
     Ok((id != [0; 16], json!({ "id": text })))
 }

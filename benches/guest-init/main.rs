@@ -19,8 +19,10 @@ mod accounts;
 mod buddy;
 mod channels;
 mod checks;
+mod clone;
 mod cmdline;
 mod devices;
+mod elastic;
 mod end;
 mod files;
 mod fill;
@@ -32,6 +34,7 @@ mod interrupts;
 mod kernel;
 mod ledger;
 mod loopback;
+mod mark;
 mod memmap;
 mod memory;
 mod modules;
@@ -51,11 +54,10 @@ mod walk;
 mod watch;
 mod work;
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
 use std::process::ExitCode;
 
 use flatboot_handoff::marks;
+use mark::mark;
 use rustix::mount::{MountFlags, mount};
 
 fn main() -> ExitCode {
@@ -77,11 +79,4 @@ fn main() -> ExitCode {
     let _ = mark(if passed { marks::USER_READY } else { marks::USER_FAILED });
     report::done(passed);
     end::end(parameters.end())
-}
-
-/// Writes one mark.
-fn mark(code: u8) -> std::io::Result<()> {
-    let mut port = File::options().write(true).open("/dev/port")?;
-    port.seek(SeekFrom::Start(marks::PORT.into()))?;
-    port.write_all(&[code])
 }

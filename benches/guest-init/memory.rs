@@ -2,6 +2,9 @@
 //! Checks of memory: what the kernel counts, and whether it is really there.
 
 use std::fs;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -22,6 +25,28 @@ pub(crate) fn meminfo() -> Outcome {
         "deferred_kib": kib("MemDeferred"), "zones": zones,
     });
     Ok((!fields["total_kib"].is_null(), fields))
+}
+
+/// How long memory may take to come or to go: others may have their turn before.
+const RESIZED: Duration = Duration::from_secs(600);
+/// What `MemTotal` was when it was first asked for.
+static BASE: OnceLock<u64> = OnceLock::new();
+
+/// Waits until `MemTotal` is `amount` more than at first. Of what comes, a 64th may be taken by the memmap for it.
+pub(crate) fn total(amount: &str) -> Outcome {
+    let more = amount_kib(amount)?;
+    let read =
+        || meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal".to_owned());
+    let first = read()?;
+    let base = *BASE.get_or_init(|| first);
+    let expected = base + more - more.div_ceil(64)..=base + more;
+    let start = Instant::now();
+    let mut total = first;
+    while !expected.contains(&total) && start.elapsed() < RESIZED {
+        sleep(Duration::from_millis(20));
+        total = read()?;
+    }
+    Ok((expected.contains(&total), json!({ "base_kib": base, "total_kib": total })))
 }
 
 /// KiB of a line of /proc/meminfo.
@@ -136,28 +161,51 @@ pub(crate) fn alloc() -> Outcome {
 }
 
 /// Memory that a check holds, each page with its own value.
-pub(crate) struct Held(Vec<Vec<u8>>);
+pub(crate) struct Held {
+    chunks: Vec<Vec<u8>>,
+    /// How often they have been given other values.
+    renewals: u64,
+}
 
 impl Held {
     /// So many chunks of it.
     pub(crate) fn take(chunks: u64) -> Self {
-        Self((0..chunks).map(|index| chunk(index * u64::from(CHUNK_PAGES))).collect())
+        Self { chunks: (0..chunks).map(|index| chunk(index * u64::from(CHUNK_PAGES))).collect(), renewals: 0 }
     }
 
     /// How many pages there are, and how many do not have their value any more.
     pub(crate) fn look(&self) -> (u64, usize) {
-        let values: Vec<u64> = self.0.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of).collect();
+        let values: Vec<u64> = self.chunks.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of).collect();
         let pages = values.len() as u64;
-        (pages, (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count())
+        (pages, self.values().zip(values).filter(|(expected, value)| expected != value).count())
+    }
+
+    /// The same, and gives each of them another value.
+    pub(crate) fn renew(&mut self) -> (u64, usize) {
+        let seen = self.look();
+        self.renewals += 1;
+        let values = self.values();
+        let pages = self.chunks.iter_mut().flat_map(|chunk| chunk.chunks_exact_mut(PAGE));
+        values.zip(pages).for_each(|(value, page)| put(page, value));
+        seen
+    }
+
+    /// What each page has, in order.
+    fn values(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.renewals << u32::BITS..).map(expected)
     }
 }
 
 /// What stays untouched: twice what the kernel keeps for itself in all zones, the table of our own pages, and 4 MiB for
 /// everything else.
 fn reserve_kib() -> Result<u64, String> {
-    let low: u64 = zone_sum(&files::text("/proc/zoneinfo")?, "high");
     let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
-    Ok(low * 2 * 4 + total / 512 + (4 << 10))
+    Ok(high_kib()? * 2 + total / 512 + (4 << 10))
+}
+
+/// With less than this free the kernel looks for more.
+pub(crate) fn high_kib() -> Result<u64, String> {
+    Ok(zone_sum(&files::text("/proc/zoneinfo")?, "high") * 4)
 }
 
 fn zone_sum(zoneinfo: &str, name: &str) -> u64 {
@@ -165,7 +213,7 @@ fn zone_sum(zoneinfo: &str, name: &str) -> u64 {
     lines.filter_map(|rest| rest.strip_prefix(' ')?.trim().parse::<u64>().ok()).sum()
 }
 
-fn free_kib() -> Result<u64, String> {
+pub(crate) fn free_kib() -> Result<u64, String> {
     let free = meminfo_kib(&files::text("/proc/meminfo")?, "MemFree");
     free.ok_or_else(|| "/proc/meminfo: no MemFree".to_owned())
 }
@@ -175,10 +223,25 @@ fn chunk(first: u64) -> Vec<u8> {
     // Zeroed by the kernel as it is touched: writing it all ourselves would only cost time.
     let mut chunk = vec![0; CHUNK_PAGES as usize * PAGE];
     for (page, bytes) in (first..).zip(chunk.chunks_exact_mut(PAGE)) {
-        bytes[..8].copy_from_slice(&expected(page).to_le_bytes());
-        bytes[PAGE - 8..].copy_from_slice(&(!expected(page)).to_le_bytes());
+        give_value(bytes, page);
     }
     chunk
+}
+
+/// Gives a page its value.
+fn put(page: &mut [u8], value: u64) {
+    page[..8].copy_from_slice(&value.to_le_bytes());
+    page[PAGE - 8..].copy_from_slice(&(!value).to_le_bytes());
+}
+
+/// Gives a page the value of its number.
+pub(crate) fn give_value(bytes: &mut [u8], page: u64) {
+    put(bytes, expected(page));
+}
+
+/// Whether a page has the value of its number.
+pub(crate) fn has_value(bytes: &[u8], page: u64) -> bool {
+    value_of(bytes) == expected(page)
 }
 
 /// The value of a page: of its first word if its last word agrees.
@@ -198,6 +261,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_held_is_seen_to_be_lost() {
+        let mut held = Held::take(1);
+        let stale = held.chunks[0][..PAGE].to_vec();
+        assert_eq!(held.renew(), (1024, 0));
+        assert_eq!(held.renew(), (1024, 0));
+        held.chunks[0][..PAGE].copy_from_slice(&stale);
+        held.chunks[0][6 * PAGE - 1] ^= 1;
+        assert_eq!(held.renew(), (1024, 2));
+        assert_eq!(held.look(), (1024, 0));
+    }
 
     const ZONEINFO: &str = "\
 Node 0, zone      DMA

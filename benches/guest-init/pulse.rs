@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A guest that is never at rest: it watches its clock, holds memory, and writes to a disk and reads it back, until somebody writes
+//! A guest that is never at rest: it watches its clock, looks at its memory and renews it, and writes to a disk and reads it back, until somebody writes
 //! `stop` to the disk's last block from outside. Whoever pauses the VM meanwhile wants to know what it made of that.
 
 use std::fs::File;
@@ -23,6 +23,9 @@ const JUMP: Duration = Duration::from_millis(50);
 /// Chunks of memory that are held meanwhile.
 const HELD_CHUNKS: u64 = 4;
 
+/// Blocks that are written before memory is given other values.
+const RENEWED: u64 = 64;
+
 /// Jumps that are told one by one.
 const EACH_MAX: usize = 4096;
 
@@ -36,18 +39,19 @@ pub(crate) fn pulse(device: &str) -> Outcome {
     let blocks = (size(device)? / BLOCK as u64).saturating_sub(1);
     let disk = File::options().read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(device);
     let disk = disk.map_err(failed)?;
-    let held = Held::take(HELD_CHUNKS);
+    let mut held = Held::take(HELD_CHUNKS);
     report::print(&json!({ "check": "pulse", "begun": blocks > 0 }));
     let stop = AtomicBool::new(blocks == 0);
     let (clock, written) = thread::scope(|scope| {
         let clock = scope.spawn(|| watch(&stop));
-        let written = write(&disk, blocks, &stop);
+        let written = write(&disk, blocks, &mut held, &stop);
         stop.store(true, Ordering::Relaxed);
         (clock.join(), written)
     });
-    let (writes, wrong) = written.map_err(failed)?;
+    let Written { writes, wrong, lost } = written.map_err(failed)?;
     let clock = clock.map_err(|_| "the clock's thread panicked".to_owned())?;
-    let (pages, lost) = held.look();
+    let (pages, missing) = held.look();
+    let lost = lost + missing;
     let report = json!({
         "writes": writes, "wrong": wrong, "pages": pages, "lost": lost, "looks": clock.looks,
         "backwards": clock.backwards, "jumps": clock.jumps, "jumped_ns": clock.jumped.as_nanos(),
@@ -56,25 +60,38 @@ pub(crate) fn pulse(device: &str) -> Outcome {
     Ok((writes > 0 && wrong == 0 && lost == 0 && clock.backwards == 0, report))
 }
 
-/// Writes and reads back block after block; how many, and how many were not what was written.
-fn write(disk: &File, blocks: u64, stop: &AtomicBool) -> io::Result<(u64, u64)> {
+/// What has come of writing.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Written {
+    writes: u64,
+    /// Blocks that were not what was written,
+    wrong: u64,
+    /// and pages of memory.
+    lost: usize,
+}
+
+/// Writes and reads back block after block, and now and then all that is `held`.
+fn write(disk: &File, blocks: u64, held: &mut Held, stop: &AtomicBool) -> io::Result<Written> {
     let mut block = Block([0; BLOCK]);
-    let (mut writes, mut wrong) = (0, 0);
+    let mut seen = Written::default();
     while !stop.load(Ordering::Relaxed) {
         disk.read_exact_at(&mut block.0, blocks * BLOCK as u64)?;
         if block.0.starts_with(b"stop") {
             break;
         }
-        let at = writes % blocks * BLOCK as u64;
-        let pattern = |n: usize| u8::try_from((n as u64 + writes) % 251).unwrap_or_default();
+        let at = seen.writes % blocks * BLOCK as u64;
+        let pattern = |n: usize| u8::try_from((n as u64 + seen.writes) % 251).unwrap_or_default();
         block.0 = std::array::from_fn(pattern);
         disk.write_all_at(&block.0, at)?;
         block.0 = [0xff; BLOCK];
         disk.read_exact_at(&mut block.0, at)?;
-        wrong += u64::from(block.0 != std::array::from_fn(pattern));
-        writes += 1;
+        seen.wrong += u64::from(block.0 != std::array::from_fn(pattern));
+        seen.writes += 1;
+        if seen.writes.is_multiple_of(RENEWED) {
+            seen.lost += held.renew().1;
+        }
     }
-    Ok((writes, wrong))
+    Ok(seen)
 }
 
 /// What a clock that is looked at all the time has shown.
@@ -138,10 +155,10 @@ mod tests {
         disk.set_len(3 * BLOCK as u64).unwrap();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let writer = scope.spawn(|| write(&disk, 2, &stop));
+            let writer = scope.spawn(|| write(&disk, 2, &mut Held::take(1), &stop));
             disk.write_all_at(b"stop", 2 * BLOCK as u64).unwrap();
-            let (_, wrong) = writer.join().unwrap().unwrap();
-            assert_eq!(wrong, 0);
+            let seen = writer.join().unwrap().unwrap();
+            assert_eq!((seen.wrong, seen.lost), (0, 0));
         });
     }
 }

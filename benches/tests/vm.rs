@@ -5,9 +5,12 @@ mod vm {
     pub(crate) mod api;
     pub(crate) mod balloon;
     pub(crate) mod boots;
+    pub(crate) mod clone;
     pub(crate) mod cloud;
+    pub(crate) mod cycles;
     pub(crate) mod debian;
     pub(crate) mod devices;
+    pub(crate) mod elastic;
     pub(crate) mod endings;
     pub(crate) mod firmware;
     pub(crate) mod handoff;
@@ -20,9 +23,11 @@ mod vm {
     pub(crate) mod power;
     pub(crate) mod service;
     pub(crate) mod snapshot;
+    pub(crate) mod snapshot_size;
     pub(crate) mod sweep;
     pub(crate) mod table;
     pub(crate) mod tables;
+    pub(crate) mod timed;
     pub(crate) mod vsock;
 }
 
@@ -66,6 +71,8 @@ fn main() -> ExitCode {
         vm::api::TESTS,
         vm::endings::TESTS,
         vm::snapshot::TESTS,
+        vm::snapshot_size::TESTS,
+        vm::cycles::TESTS,
         vm::devices::TESTS,
         vm::jail::TESTS,
         vm::handoff::TESTS,
@@ -88,6 +95,8 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     trials.extend(vm::balloon::trials());
+    trials.extend(vm::elastic::trials());
+    trials.extend(vm::clone::trials());
     trials.push(vm::numa::all_of_288());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());

@@ -10,8 +10,11 @@ use libtest_mimic::Failed;
 use super::lab::{Lab, require};
 use crate::Body;
 
-pub(crate) const TESTS: &[(&str, Body)] =
-    &[("sweep::flatboot_and_qemu", flatboot_and_qemu), ("sweep::each_part_can_be_switched_off", each_part)];
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("sweep::flatboot_and_qemu", flatboot_and_qemu),
+    ("sweep::each_part_can_be_switched_off", each_part),
+    ("sweep::restored_and_resized", restored_and_resized),
+];
 
 /// Sweeps 512 MiB with `arguments` besides.
 fn sweep(lab: &Lab, name: &str, arguments: &[&str]) -> Result<Results, Failed> {
@@ -42,6 +45,34 @@ fn each_part(lab: &Lab) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// From a snapshot as large, or smaller, a guest answers long before another has booted; and memory comes and goes.
+fn restored_and_resized(lab: &Lab) -> Result<(), Failed> {
+    if !lab.kernel_has("CONFIG_MEMMAP_HELD")? {
+        return Err("the guest kernel has no CONFIG_MEMMAP_HELD".into());
+    }
+    let starts = ["--mode", "async", "--start", "boot,restore,restore=384M", "--resize", "512M:1G,1G:512M"];
+    let results = sweep(lab, "starts.json", &starts)?;
+    let mut samples = Vec::new();
+    for boot in results.boots.iter().filter(|boot| boot.round > 0) {
+        let started = results.sweep.variants[boot.variant].started();
+        match &boot.end {
+            End::Init(sample) => samples.push((started, sample)),
+            End::Failed { why, console } => return Err(format!("{started}: {why}\n{}", console.join("\n")).into()),
+        }
+    }
+    let seen = || format!("{samples:?}");
+    let [(_, booted), (same, restored), (smaller, grown), (more, up), (less, down)] = &samples[..] else {
+        return Err(seen().into());
+    };
+    let names = [", restored", ", restored from 384 MiB", ", resized from 512 MiB", ", resized from 1 GiB"];
+    require([same, smaller, more, less].into_iter().eq(names), seen)?;
+    for sample in [restored, grown] {
+        require(sample.first_instruction_ns.is_some_and(|first| first < sample.init_ns), seen)?;
+        require(!sample.by_mark && sample.init_ns < booted.init_ns, seen)?;
+    }
+    require(booted.by_mark && !up.by_mark && !down.by_mark && up.init_ns < booted.init_ns, seen)
 }
 
 fn flatboot_and_qemu(lab: &Lab) -> Result<(), Failed> {

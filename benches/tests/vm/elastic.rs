@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory that a guest gets and gives back while it runs, and a template of one size that goes on in another.
+
+use std::time::Duration;
+
+use flatboot_bench::guest;
+use flatboot_bench::modes::MODES;
+use libtest_mimic::{Completion, Failed, Trial};
+use serde_json::Value;
+
+use super::api::script;
+use super::lab::{Lab, require};
+use super::timed::{columns, ratio, took};
+
+/// The driver of the memory device.
+const DRIVER: &str = "CONFIG_MEMMAP_HELD";
+
+pub(crate) fn trials() -> [Trial; 5] {
+    [
+        ("elastic::memory_comes_is_used_and_goes", changes as fn(&Lab) -> Result<(), Failed>),
+        ("elastic::memory_comes_to_a_guest_that_is_short_of_it", short),
+        ("elastic::full_memory_goes", laden),
+        ("elastic::a_template_goes_on_in_another_size", template),
+        ("elastic::any_difference_takes_as_long_and_no_memory", constant),
+    ]
+    .map(|(name, body)| {
+        Trial::ignorable_test(name, move || {
+            let lab = Lab::get()?;
+            if !lab.kernel_has(DRIVER)? {
+                return Ok(Completion::ignored_with(format!("the guest kernel has no {DRIVER}")));
+            }
+            body(lab).map(|()| Completion::Completed)
+        })
+    })
+}
+
+/// Words for these scripts: a VM of 1 GiB that can have 5 GiB, how often a check has been reported, a size in MiB, flatboot's memory in
+/// KiB, and a longer wait.
+const ELASTIC: &str = r#"
+vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))/")"; }
+vm 1024 5120
+seen() { [ "$(grep -c "\"check\":\"$2\"" "$1")" -ge "$3" ]; }
+size() {
+    curl --silent --show-error --unix-socket socket -X PUT http://localhost/api/v1/vm.resize -d "{\"desired_ram\": $(($1 << 20))}" >&2
+    get vm.info | grep -q "\"memory_actual_size\":$(($1 << 20))[,}]"
+}
+rss() { awk '/^VmRSS/ { print $2 }' /proc/$pid/status; }
+said() { n=0; until grep -q "\"$1\":true" console; do n=$((n+1)); [ $n -lt 300 ] || { echo "waited for $1" >&2; exit 99; }; sleep 1; done; }
+"#;
+
+/// Runs `rest`, which prints what the guest has said, with `words` on its command line: all its checks have passed, which are
+/// `checks`. What they have reported.
+fn passes(lab: &Lab, words: &str, checks: &[&str], rest: &str) -> Result<Vec<Value>, Failed> {
+    let cmdline =
+        format!("debugfs=on memmap_held=movable {words} flatboot.check={} flatboot.end=poweroff", checks.join(","));
+    let outcome = lab.shell_for(&script(lab, &cmdline, &format!("{ELASTIC}{rest}")), Duration::from_secs(480))?;
+    let said = outcome.stdout_text();
+    let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
+    require(outcome.code == 0, seen)?;
+    let reports = guest::reports(&said);
+    let expected: Vec<_> = checks.iter().map(|check| check.split('=').next().unwrap_or(check)).collect();
+    let passed: Vec<_> = reports.iter().filter(|report| report["ok"] == true).collect();
+    let passed: Vec<_> = passed.iter().filter_map(|report| report["check"].as_str()).collect();
+    require(expected.iter().all(|check| times(&passed, check) == times(&expected, check)), seen)?;
+    Ok(reports)
+}
+
+fn times(of: &[&str], check: &str) -> usize {
+    of.iter().filter(|other| **other == check).count()
+}
+
+/// What was filled is emptied, and the host has its memory again.
+fn changes(lab: &Lab) -> Result<(), Failed> {
+    let checks = ["total=0M", "total=512M", "hog=90%", "total=0M", "total=3072M", "hog=50%", "total=128M", "calm"];
+    let rest = r#"
+put vm.boot; until_it seen console total 1
+size 1536; until_it seen console hog 1
+full=$(rss); size 1024; until_it seen console total 3; after=$(rss)
+[ $((full - after)) -gt $((256 << 10)) ] || { echo "$full KiB were $after KiB" >&2; exit 98; }
+size 4096; until_it seen console hog 2
+# With that the guest ends, and may do so before vm.info can be asked.
+put vm.resize "{\"desired_ram\": $((1152 << 20))}" || :
+wait $pid; cat console
+"#;
+    passes(lab, "", &checks, rest).map(drop)
+}
+
+/// No page may take longer to come, in an emulated host that has little of its machine.
+const STALL: Duration = Duration::from_secs(5);
+
+/// In every mode: a guest that has nothing left grows, goes on page by page, and then takes all that it has. Nothing is killed.
+fn short(lab: &Lab) -> Result<(), Failed> {
+    let rest = r"
+put vm.boot; said short
+size 2048
+wait $pid; cat console
+";
+    for mode in MODES.iter().filter(|mode| !mode.is_stock()) {
+        let reports = passes(lab, &mode.cmdline(None), &["handoff", "short=768M", "hog=90%", "calm"], rest)?;
+        let report = |name| reports.iter().find(|report| report["check"] == name).ok_or_else(|| format!("no {name}"));
+        let nodes = report("handoff")?["files"]["memmap_nodes"].to_string();
+        require(nodes.contains(&format!(" {} ", mode.name)), || format!("{}: the kernel shows {nodes}", mode.name))?;
+        let short = report("short")?;
+        let longest = |name: &str| short[name].as_u64().map(Duration::from_nanos).ok_or_else(|| format!("{short}"));
+        let (before, after) = (longest("longest_short_ns")?, longest("longest_after_ns")?);
+        println!("{}: the longest that a page took to come: {before:?} until memory came, {after:?} then", mode.name);
+        require(before.max(after) <= STALL, || format!("{}: {short}", mode.name))?;
+    }
+    Ok(())
+}
+
+/// A quarter of a full guest's memory goes while all of it is read: its own pages, a file in memory, and one on a disk.
+fn laden(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+truncate -s 1G disk; PATH=$PATH:/usr/sbin:/sbin mke2fs -q -t ext4 disk; vm 512 1024
+put vm.boot; until_it seen console total 1
+size 1024; said laden
+full=$(rss); size 768; after=$(rss)
+[ $((full - after)) -gt $((240 << 10)) ] || { echo "$full KiB were $after KiB" >&2; exit 98; }
+wait $pid; cat console
+"#;
+    let reports = passes(lab, "", &["total=0M", "total=512M", "laden=/dev/vda", "calm"], rest)?;
+    let full = reports.iter().find(|report| report["laden"] == true).ok_or("nothing was filled")?;
+    let kib = |name: &str| full[name].as_u64().unwrap_or(0);
+    require(kib("free_kib") < kib("total_kib") / 8, || format!("it was not full: {full}"))
+}
+
+fn template(lab: &Lab) -> Result<(), Failed> {
+    let checks = ["total=0M", "total=3072M", "hog=50%", "calm"];
+    let rest = format!(
+        r#"
+put vm.boot; until_it seen console total 1
+put vm.pause; put vm.snapshot "{{\"destination_url\": \"file://$PWD/snap\"}}"; put vmm.shutdown; wait $pid
+{flatboot} run --restore snap --memory size=4G --serial file=after & pid=$!
+wait $pid; cat console after
+! {flatboot} run --restore snap --memory size=6G --serial null 2>error
+grep -q 'memory.size=6G: must be 1G to 5G' error && [ "$(wc -l <error)" = 1 ]
+"#,
+        flatboot = lab.flatboot.display(),
+    );
+    passes(lab, "", &checks, &rest).map(drop)
+}
+
+/// For each of the rounds, in an emulated host that has little of its machine.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// Each of these sizes in MiB, one after the other, in each round.
+const SIZES: [u64; 4] = [2048, 1024, 262_144, 1024];
+
+/// Rounds, and what the ratio may be. The promises `grow` and `shrink` are held to less, by more: here only what grows with memory shows.
+const ROUNDS: usize = 3;
+const MOST: f64 = 3.0;
+/// What flatboot's own and its guest's memory may grow by when the guest does.
+const MOST_KIB: u64 = 16 << 10;
+
+/// From the request until the guest has done it, by the VMM's events: 255 GiB in the time of 1 GiB, there and back; and what the host
+/// gives for 255 GiB, once the guest is at rest.
+fn constant(lab: &Lab) -> Result<(), Failed> {
+    let rest = format!(
+        r#"{ELASTIC}
+vm 1024 262144
+put vm.boot; until_it seen console total 1; sleep 3
+for round in $(seq {count}); do for mib in {sizes}; do size $mib; done; done
+sleep 3; before=$(rss); size 262144; sleep 5; echo "$before $(rss)"
+put vmm.shutdown; wait $pid; cat events
+"#,
+        count = ROUNDS + 1,
+        sizes = SIZES.map(|mib| mib.to_string()).join(" "),
+    );
+    let cmdline = "memmap_init=ondemand flatboot.check=total=0M flatboot.end=hang";
+    let limit = Duration::from_secs(240) + ROUND * u32::try_from(ROUNDS)?;
+    let outcome = lab.shell_for(&script(lab, cmdline, &rest), limit)?;
+    let said = outcome.stdout_text();
+    let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
+    require(outcome.code == 0, seen)?;
+    let (memory, events) = said.split_once('\n').ok_or_else(seen)?;
+    let mut took = took(events, ("resizing", "resized")).ok_or_else(seen)?;
+    // The last is only for what the host gives.
+    took.pop();
+    let [less, back, more, far_back] = columns(&took, ROUNDS).ok_or_else(seen)?;
+    let (larger, smaller) = (ratio(&more, &less), ratio(&far_back, &back));
+    println!("255 GiB against 1 GiB: {larger:.3} more, {smaller:.3} less: {took:?}; memory in KiB: {memory}");
+    require(larger <= MOST && smaller <= MOST, || format!("{larger:.3} and {smaller:.3}, at most {MOST}: {took:?}"))?;
+    let kib: Vec<u64> = memory.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+    require(matches!(kib[..], [before, after] if after <= before + MOST_KIB), || {
+        format!("more than {MOST_KIB} KiB: {memory}")
+    })
+}
