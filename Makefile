@@ -19,6 +19,8 @@ MODES  ?= parallel async ondemand
 DURATION ?= 600
 TIMES  ?= 1000
 CUTS   ?= 200
+CYCLES ?= 500
+KILLS  ?= 200
 SERVE  ?= 60
 SECONDS ?= 300
 TARGETS ?=
@@ -50,7 +52,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service work packages packages-test
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -70,7 +72,7 @@ check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellchec
 	@benches/packages.sh check kernel
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
-	cargo clippy --quiet -p flatboot-bench --test host --test vm --test report -- --deny warnings
+	cargo clippy --quiet -p flatboot-bench --test host --test vm --test report --test fleet -- --deny warnings
 	$(DENY) --offline --log-level error check bans licenses sources
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	guest-kernel/check.sh
@@ -142,6 +144,10 @@ repeat: build ## what must be the same each time, TIMES=1000 over: lives of VMs 
 	@benches/packages.sh kernel
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet --release -p flatboot-bench --test vm -- api::pauses
 
+fleet-test: build ## sweeps and fleets on a Slurm cluster of three nodes on this machine, nodes lost among them; a fleet of real VMs
+	@benches/packages.sh kernel slurm
+	cargo test --quiet --release -p flatboot-bench --test fleet
+
 service: build ## Debian with nginx and ssh on a tap for 64 clients, amid malformed packets and floods: SERVE=60 seconds
 	@benches/packages.sh kernel rootfs net work
 	FLATBOOT_SECONDS='$(SERVE)' cargo test --quiet --release -p flatboot-bench --test vm -- service::
@@ -149,6 +155,13 @@ service: build ## Debian with nginx and ssh on a tap for 64 clients, amid malfor
 power: build ## power cuts under writes that are flushed, CUTS=200 (long): nothing that the guest was told is safe may be lost
 	@benches/packages.sh kernel rootfs
 	FLATBOOT_TIMES='$(CUTS)' cargo test --quiet --release -p flatboot-bench --test vm -- power::
+
+snapshots: build ## CYCLES=500 of save and restore, KILLS=200 of each, RUNS=10 rounds of what is timed of snapshots and clones (long)
+	@benches/packages.sh kernel rootfs
+	FLATBOOT_TIMES='$(CYCLES)' cargo test --quiet --release -p flatboot-bench --test vm -- cycles::nothing
+	FLATBOOT_TIMES='$(KILLS)' cargo test --quiet --release -p flatboot-bench --test vm -- cycles::killed
+	FLATBOOT_TIMES='$(RUNS)' cargo test --quiet --release -p flatboot-bench --test vm -- snapshot_size::
+	FLATBOOT_TIMES='$(RUNS)' cargo test --quiet --release -p flatboot-bench --test vm -- clone::
 
 shell: build ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
@@ -169,7 +182,7 @@ work: build ## what guests get done, under flatboot and QEMU: network and disk, 
 
 spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10; KERNEL=cloud
 	@benches/packages.sh kernel
-	@$(WITH_KERNEL) $(BENCH) spec --runs '$(RUNS)' $(PROMISES)
+	@$(WITH_KERNEL) FLATBOOT_TIMES='$(RUNS)' $(BENCH) spec --runs '$(RUNS)' $(PROMISES)
 
 fuzz: fuzz-words toolchain fuzzer ## fuzzing guided by coverage: SECONDS=300 for all TARGETS='api_request vm_config'; INPUT=FILE repeats one
 	@benches/packages.sh fuzz

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a task needs and this machine lacks, and says which.
 #
-# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | net | browser | stress | work | packages | check | fuzz
+# usage: benches/packages.sh TASK...      TASK: kernel | cloud | firmware | host | rootfs | esp | net | browser | stress | work | slurm | packages | check | fuzz
 set -euo pipefail
 
 packages_of() {
@@ -18,10 +18,11 @@ packages_of() {
 	stress) echo stress-ng ;;
 	packages) echo dpkg-dev debhelper lintian ;;
 	work) echo debootstrap e2fsprogs iproute2 iperf3 ;;
+	slurm) echo slurmctld slurmd slurm-client munge ;;
 	check) echo shellcheck ;;
 	fuzz) echo g++ ;;
 	*)
-		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, net, browser, stress, work, packages, check or fuzz" >&2
+		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, net, browser, stress, work, slurm, packages, check or fuzz" >&2
 		return 2
 		;;
 	esac

@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 
 use crate::results::{Group, Variant, blocks};
 use crate::stats::{Interval, Resampled, median};
-use crate::sweep::size;
 use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
-use crate::terminal::{Clock, bytes, plain};
+use crate::terminal::{Clock, bytes, plain, size};
 
 /// Variants that differ in nothing but memory and the part that is off.
 #[derive(Debug)]

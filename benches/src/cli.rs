@@ -6,13 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use flatboot_bench::compare::Limit;
 use flatboot_bench::host::MemorySize;
 use flatboot_bench::modes::Mode;
 use flatboot_bench::observe::Until;
 use flatboot_bench::results::HostPages;
-use flatboot_bench::sweep::{Choice, Cpus, FULL_SET, Matrix, Memory, Request, Shape, Threads, Without};
+use flatboot_bench::sweep::{
+    Choice, Cpus, FULL_SET, Matrix, Memory, Request, Resize, Shape, Starts, Threads, Vms, Without,
+};
 use flatboot_bench::work::Works;
 use flatboot_bench::{Command, HostOptions, soak, spec};
 
@@ -38,9 +40,20 @@ pub(crate) enum Verb {
     /// continues. Ctrl-C stops it, --resume continues it. Exit code 0 if every boot was recorded, 3 if it was stopped, 2 if the
     /// request cannot be fulfilled.
     Run(Box<SweepArgs>),
+    /// Start many VMs at the same time, and measure how soon each of them has booted
+    ///
+    /// All VMs run until the last has reached init or has failed. In each round, such a fleet is started once for each variant. All
+    /// other options, the results file and the exit codes are those of `run`.
+    Fleet(Box<FleetArgs>),
     /// Watch one boot from outside its VMM (what `run` executes beside the VMM)
     #[command(hide = true)]
     Observe(ObserveArgs),
+    /// Change the memory of VMs that run, and time it (what `spec` executes beside them)
+    #[command(hide = true)]
+    Resize {
+        /// The order, as JSON
+        order: String,
+    },
     /// Run a program on this machine if its KVM runs guests, else in the emulated KVM host
     ///
     /// `flatboot check` decides, unless `FLATBOOT_KVM` is real or emulated (default: auto). One line on standard error says which
@@ -125,8 +138,8 @@ const DEFAULT_MODES: [&str; 3] = ["parallel", "async", "ondemand"];
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    /// Guest memory sizes
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "1G,4G,16G")]
+    /// Guest memory sizes [default: 1G,4G,16G; 1G for a fleet]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     memory: Vec<Memory>,
     /// Numbers of vCPUs
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "2")]
@@ -134,8 +147,15 @@ pub(crate) struct SweepArgs {
     /// VM sizes, vCPUs x memory, such as 2x8G,4x16G,16x64G
     #[arg(long, value_name = "NxSIZE,…", value_delimiter = ',', conflicts_with_all = ["memory", "cpus"])]
     shape: Vec<Shape>,
+    /// How VMs start: boot, from a snapshot (restore), or from a snapshot of a smaller VM (restore=SIZE); flatboot only
+    #[arg(long, value_name = "START,…", value_delimiter = ',', default_value = "boot")]
+    start: Vec<Starts>,
+    /// Change the memory of running VMs from one size to another, and measure how long it takes; flatboot only. Without
+    /// --memory and --shape nothing else is measured
+    #[arg(long, value_name = "FROM:TO,…", value_delimiter = ',')]
+    resize: Vec<Resize>,
     /// memmap modes, values of the guest kernel's `memmap_init=`: serial, parallel, async, ondemand; or stock, the kernel
-    /// without the series [default: parallel,async,ondemand, with --without async]
+    /// without the series [default: parallel,async,ondemand; async with --without, --work and for a fleet]
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     mode: Vec<&'static Mode>,
     /// Measure what each part of mode async is worth, by boots with only that part switched off: low-zones, async, arenas,
@@ -160,17 +180,34 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "NAME[=PATH],…", value_delimiter = ',', default_value = "flatboot")]
     vmm: Vec<Choice>,
     /// Samples of each variant, in addition to the first, which is dropped
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, overrides_with = "runs")]
     runs: u32,
     /// A boot that has not reached init after this time has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u32,
     /// Results file; compressed if its name ends in .zst
-    #[arg(long, value_name = "FILE", default_value = "results.json")]
+    #[arg(long, value_name = "FILE", default_value = "results.json", overrides_with = "out")]
     out: PathBuf,
     /// Continue the results file of the same sweep
     #[arg(long)]
     resume: bool,
+    /// Where VMs run: here, or on the nodes of a Slurm cluster, which all see the directory of the results file
+    ///
+    /// On slurm, each task of a job array runs some of the rounds on a node of its own, after a warm-up round. Their boots are
+    /// merged into the results file as they end; it says which node each was on. The rounds of a node that fails are run again on
+    /// another. Slurm's own variables, such as `SBATCH_PARTITION`, choose the nodes.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "here|slurm",
+        overrides_with = "on"
+    )]
+    pub(crate) on: On,
+    /// Tasks that the rounds are divided among on slurm [default: one for each node that is up]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tasks: Option<u32>,
     /// Guest kernel, an ELF vmlinux [default: guest-kernel/build.sh guest]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
@@ -179,10 +216,33 @@ pub(crate) struct SweepArgs {
     stock_kernel: Option<PathBuf>,
 }
 
+/// Where a sweep runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum On {
+    #[default]
+    Here,
+    Slurm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetArgs {
+    /// Numbers of VMs
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]
+    pub(crate) vms: Vec<Vms>,
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
+}
+
 impl SweepArgs {
-    pub(crate) fn request(&self) -> Request {
-        let shapes = if self.shape.is_empty() { Matrix::shapes(&self.memory, &self.cpus) } else { self.shape.clone() };
-        let compared = self.without.is_empty() && self.work.is_empty();
+    /// The sweep, of `fleets` if there are any.
+    pub(crate) fn request(&self, fleets: &[Vms]) -> Request {
+        let sizes: &[&str] = if fleets.is_empty() { &["1G", "4G", "16G"] } else { &["1G"] };
+        let by_default: Vec<Memory> = sizes.iter().filter_map(|size| size.parse().ok()).collect();
+        let is_default = self.memory.is_empty() && self.resize.is_empty();
+        let memory = if is_default { &by_default } else { &self.memory };
+        let shapes = if self.shape.is_empty() { Matrix::shapes(memory, &self.cpus) } else { self.shape.clone() };
+        let shapes = Matrix::started(&shapes, &self.start, &self.resize, &self.cpus);
+        let compared = self.without.is_empty() && self.work.is_empty() && fleets.is_empty();
         let by_default: &[&str] = if compared { &DEFAULT_MODES } else { &[FULL_SET] };
         let modes = if self.mode.is_empty() {
             by_default.iter().filter_map(|name| Mode::named(name)).collect()
@@ -196,6 +256,7 @@ impl SweepArgs {
                 vmms,
                 modes,
                 threads: self.threads.clone(),
+                vms: fleets.to_vec(),
                 without: Without::switches(&self.without),
             },
             vmms: self.vmm.clone(),

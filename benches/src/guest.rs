@@ -50,6 +50,8 @@ pub struct Guest {
     pub limit: Duration,
     /// Whether requests to a server start it, in the place of `flatboot run`.
     pub served: bool,
+    /// A tap that the host has before it starts, as hosts of a cloud do, whether it uses it or not.
+    pub tap: Option<&'static str>,
 }
 
 /// How a guest ended and what it said.
@@ -68,6 +70,8 @@ pub struct Ended {
 pub struct Timeline {
     /// Nanoseconds from the VMM's exec to init; none if the guest reported no mark.
     pub init_ns: Option<u64>,
+    /// Its zero, the VMM's exec, on `CLOCK_MONOTONIC`.
+    pub zero_monotonic_ns: u64,
     /// All marks, in time order.
     pub marks: Vec<Mark>,
 }
@@ -77,8 +81,8 @@ pub struct Timeline {
 pub struct Mark {
     /// Nanoseconds since the VMM's exec.
     pub ns: u64,
-    /// Page faults that the host had served for the VMM until then.
-    pub host_faults: u64,
+    /// Page faults that the host had served for the VMM until then, if somebody has counted them.
+    pub host_faults: Option<u64>,
     /// What was reached.
     pub name: String,
 }
@@ -99,6 +103,7 @@ impl Guest {
             timeline: None,
             limit: Duration::from_secs(240),
             served: false,
+            tap: None,
         }
     }
 
@@ -151,6 +156,13 @@ impl Guest {
     #[must_use]
     pub fn served(mut self) -> Self {
         self.served = true;
+        self
+    }
+
+    /// The same on a host that has the tap `name`.
+    #[must_use]
+    pub fn with_tap(mut self, name: &'static str) -> Self {
+        self.tap = Some(name);
         self
     }
 
@@ -236,7 +248,7 @@ impl Timeline {
     /// Page faults of the VMM from one mark to another.
     #[must_use]
     pub fn faults_between(&self, from: &str, to: &str) -> Option<u64> {
-        let mark = |name: &str| self.marks.iter().find(|mark| mark.name == name).map(|mark| mark.host_faults);
+        let mark = |name: &str| self.marks.iter().find(|mark| mark.name == name)?.host_faults;
         let at = |name: &str| if name == EXEC { Some(0) } else { mark(name) };
         at(to)?.checked_sub(at(from)?)
     }

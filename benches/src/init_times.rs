@@ -3,9 +3,8 @@
 
 use crate::results::{Block as Kin, Group, blocks, is_shapes};
 use crate::stats::{Summary, median, ratio};
-use crate::sweep::size;
 use crate::table::{Block, Cell, Column, Table, Tone, or_none, right};
-use crate::terminal::{Clock, bytes, plain, times};
+use crate::terminal::{Clock, bytes, plain, size, times};
 
 const COLUMNS: &[Column] = &[
     right("vCPUs", 0).once(),
@@ -21,6 +20,11 @@ const COLUMNS: &[Column] = &[
 const LEGEND: &str = "Time to init. p95: 95 % of the boots took no longer. spread: width of the middle half of the boots, in % of \
                       the median. growth: median over that of the smallest memory with the same vCPUs. host memory: of the \
                       VMM at init, median.";
+/// Of VMs that are not booted, too.
+const LEGEND_OF_STARTS: &str = "Time to init; of restored VMs until the guest answers; of resized ones from the request until the \
+                                guest has done it, with memory as it is then. p95: 95 % took no longer. spread: width of the \
+                                middle half, in % of the median. growth: median over that of the smallest memory with the \
+                                same vCPUs. host memory: of the VMM at init or then, median.";
 
 /// A row for each variant.
 pub(crate) fn table(groups: &[Group<'_>]) -> Table {
@@ -30,7 +34,8 @@ pub(crate) fn table(groups: &[Group<'_>]) -> Table {
         rows: kin.items.iter().map(|group| row(group, smallest(group, &kin.items), clock)).collect(),
     };
     let blocks = blocks(groups.iter().collect(), |group| group.variant).into_iter().map(block).collect();
-    Table { columns: COLUMNS, blocks, legend: LEGEND }
+    let all_booted = groups.iter().all(|group| group.variant.start.is_none());
+    Table { columns: COLUMNS, blocks, legend: if all_booted { LEGEND } else { LEGEND_OF_STARTS } }
 }
 
 /// Median of the smallest VM that has booted: of as many vCPUs, or of all if each size has its own count.

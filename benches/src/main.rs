@@ -20,10 +20,12 @@ fn main() -> ExitCode {
     ExitCode::from(match Cli::parse().verb {
         Verb::Boot(args) => or_of_host(boot::boot(&args)),
         Verb::Exec(args) => or_of_host(host::exec(&args)),
-        Verb::Run(args) => or(2, sweep::run(&args)),
+        Verb::Run(args) => or(2, sweep::run(&args, &[])),
+        Verb::Fleet(args) => or(2, sweep::run(&args.sweep, &args.vms)),
         Verb::Show { file } => or(2, results::show(&file)),
         Verb::Compare(args) => or(2, results::compare(&args)),
         Verb::Observe(args) => or(1, sweep::observe(&args)),
+        Verb::Resize { order } => or(1, spec::resize(&order)),
         Verb::Host { verb: HostVerb::Run(args) } => or_of_host(host::emulated(&args)),
         Verb::Host { verb: HostVerb::Shell(place) } => or_of_host(host::shell(&place)),
         Verb::Spec(args) => spec::run(&args),

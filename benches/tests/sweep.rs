@@ -45,9 +45,13 @@ impl Lab {
     }
 
     fn command(&self, args: &[&str]) -> Command {
+        self.command_of("run", args)
+    }
+
+    fn command_of(&self, verb: &str, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flatboot-bench"));
         command.env("FLATBOOT_KVM", "real").current_dir(self.directory.path()).stdin(Stdio::null());
-        command.arg("run");
+        command.arg(verb);
         for [option, value] in [["--kernel", "vmlinux"], ["--out", "r.json"]] {
             if !args.contains(&option) {
                 command.args([option, value]);
@@ -267,6 +271,39 @@ fn a_killed_sweep_loses_only_the_boot_in_flight() {
 }
 
 #[test]
+fn vms_of_a_fleet_run_together() {
+    // In the first fleet one VM reaches init when all five have been started, and looks which of them run; another dies.
+    let lab = Lab::new(&format!(
+        r#"mkdir -p vms; : > vms/$$
+        if mkdir slow 2>/dev/null; then
+            while [ "$(ls vms | wc -l)" -lt 5 ]; do sleep 0.05; done
+            while ! [ -e died ]; do sleep 0.05; done; sleep 0.3
+            for vm in $(ls vms); do kill -0 "$vm" && echo "$vm" >> alive; done
+        elif mkdir dies 2>/dev/null; then echo 'no such device' >&2; : > died; exit 7; fi
+        {INIT}"#
+    ));
+    let args = ["--vmm", "qemu=vmm", "--vms", "5", "--runs", "1"];
+    let output = lab.command_of("fleet", &args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("FAILED: 1 of 5: the VMM ended (exit status: 7)"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(lab.path("alive")).unwrap().lines().count(), 4);
+    let results = lab.results();
+    assert!(results.is_complete() && results.boots.len() == 10, "{results:?}");
+    let [variant] = &results.sweep.variants[..] else { panic!("{:?}", results.sweep.variants) };
+    assert_eq!((variant.vms, &*variant.mode, variant.memory_bytes), (Some(5), "async", 1 << 30));
+    let of_round = |round| results.boots.iter().filter(move |boot| boot.round == round);
+    assert_eq!(of_round(0).filter(|boot| matches!(boot.end, End::Failed { .. })).count(), 1);
+    for boot in of_round(1) {
+        let End::Init(sample) = &boot.end else { panic!("{boot:?}") };
+        assert!(sample.by_mark && sample.marks.len() == 2 && sample.began_ns.is_some(), "{sample:?}");
+    }
+    let mut shown = Command::new(env!("CARGO_BIN_EXE_flatboot-bench"));
+    let shown = shown.args(["show", "r.json"]).current_dir(lab.directory.path()).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("5 × qemu async: the fleet") && shown.contains("boots a second"), "{shown}");
+}
+
+#[test]
 fn wrong_requests_write_nothing() {
     let lab = Lab::new(INIT);
     fs::write(lab.path("plain"), "").unwrap();
@@ -285,9 +322,19 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--without", "low-zones", "--mode", "parallel"]), &["--without low-zones", "--mode async"]);
     refuses(&lab, &with(&["--until", "later"]), &["later", "init, filled"]);
     refuses(&lab, &with(&["--host-pages", "2M"]), &["2M", "any, 4K"]);
+    refuses(&lab, &with(&["--on", "cloud"]), &["cloud", "here, slurm"]);
+    refuses(&lab, &with(&["--tasks", "0"]), &["--tasks"]);
     refuses(&lab, &with(&["--shape", "2x1G", "--memory", "1G"]), &["--shape"]);
     refuses(&lab, &with(&["--memory", "1048576T"]), &["1048576 TiB", "physical addresses"]);
     refuses(&lab, &with(&["--kernel", "nowhere"]), &["nowhere"]);
+    refuses(&lab, &with(&["--start", "thaw"]), &["thaw", "boot, restore, or restore=SIZE"]);
+    refuses(&lab, &with(&["--start", "restore"]), &["--vmm qemu", "--start restore", "flatboot"]);
+    refuses(&lab, &with(&["--resize", "1G"]), &["1G", "1G:256G"]);
+    let flatboot = |more: &[&'static str]| [&["--vmm", "flatboot=vmm"], more].concat();
+    refuses(&lab, &flatboot(&["--resize", "1G:2G", "--until", "filled"]), &["--until filled"]);
+    refuses(&lab, &flatboot(&["--resize", "1G:2G", "--mode", "stock"]), &["--mode stock"]);
+    let smaller = ["--start", "restore=2G", "--memory", "1G"];
+    refuses(&lab, &flatboot(&smaller), &["--start restore=2 GiB", "1 GiB", "128 MiB"]);
     refuses(&lab, &["--vmm", "crosvm"], &["crosvm", "flatboot, flatboot-uefi, qemu"]);
     refuses(&lab, &["--vmm", "firecracker"], &["firecracker=PATH"]);
     refuses(&lab, &["--vmm", "qemu=nowhere"], &["nowhere", "No such file"]);

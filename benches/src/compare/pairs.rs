@@ -26,6 +26,7 @@ pub(super) struct Pair<'a> {
     pub(super) median_a: Option<u64>,
     /// Median of B in ns, if it has samples.
     pub(super) median_b: Option<u64>,
+    n: usize,
     /// B over A, if both have samples.
     pub(super) resampled: Option<Resampled>,
 }
@@ -67,14 +68,15 @@ pub(super) fn matched<'a>(a: &'a Results, b: &'a Results) -> Matched<'a> {
 
 impl<'a> Pair<'a> {
     fn new(a: Group<'a>, b: Group<'a>) -> Self {
-        let (inits_a, inits_b) = (a.inits(), b.inits());
+        let (inits_a, inits_b) = (a.independent_inits(), b.independent_inits());
         let resampled = Resampled::ratio_of_medians(&inits_b, &inits_a);
-        Self { median_a: median(&inits_a), median_b: median(&inits_b), resampled, a, b }
+        let n = inits_a.len().min(inits_b.len());
+        Self { median_a: median(&inits_a), median_b: median(&inits_b), n, resampled, a, b }
     }
 
-    /// The fewer samples of the two sides.
+    /// The fewer samples of the two sides; of fleets, the fewer rounds.
     pub(super) fn n(&self) -> usize {
-        self.a.samples.len().min(self.b.samples.len())
+        self.n
     }
 
     /// The redrawn ratios, if there are samples enough.

@@ -7,9 +7,9 @@ use anstyle::AnsiColor;
 
 use crate::results::{Variant, blocks};
 use crate::stats::{FEW_SAMPLES, LEAST_SAMPLES, RESAMPLES};
-use crate::sweep::{describe, size};
+use crate::sweep::describe;
 use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
-use crate::terminal::{self, Clock, Screen, bold, count, draw, faint, fields, loud, plain, some_of};
+use crate::terminal::{self, Clock, Screen, bold, count, draw, faint, fields, loud, plain, size, some_of};
 
 use super::differences::{Difference, others};
 use super::gate::Gate;
@@ -125,7 +125,7 @@ fn table(pairs: Vec<Pair<'_>>) -> Table {
 
 fn row(pair: &Pair<'_>, clock: Clock) -> Vec<Cell> {
     let variant = pair.a.variant;
-    let (a, b) = (pair.a.samples.len(), pair.b.samples.len());
+    let (a, b) = (pair.a.independent_inits().len(), pair.b.independent_inits().len());
     let (word, tone) = match pair.verdict() {
         Verdict::Faster => ("faster", Tone::Good),
         Verdict::Slower => ("slower", Tone::Bad),

@@ -2,7 +2,7 @@
 //! One boot, from just before the VMM's exec.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,12 @@ use std::{fs, thread};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::disable_transparent_huge_pages;
 
+use super::fleet::{Fleet, Member, numbered};
 use super::marks::{self, PortReader, Reported, now_ns};
 use super::memory;
-use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Until};
+use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Resize, Until};
 use super::peer::Peer;
+use super::template;
 use crate::results::{End, HostPages, Sample};
 use crate::work;
 
@@ -44,6 +46,8 @@ enum Event {
 struct Seen {
     /// When init's first line came, and the VMM's memory then.
     init: Option<(u64, Option<memory::Backed>)>,
+    /// How long its memory took to change, or why it did not.
+    resized: Option<Result<u64, String>>,
     /// Whether its check of the memmap passed, once it has said so.
     filled: Option<bool>,
     /// The rate of each workload, as they are done, and why one could not be.
@@ -55,32 +59,57 @@ struct Seen {
     messages: VecDeque<String>,
 }
 
-/// Boots one guest and says what came of it; never leaves its VMM behind. Errors are the observer's own.
-pub fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
+/// Boots the guests and says what came of each; never leaves a VMM behind. Errors are the observer's own.
+pub fn boots(order: &Order, interrupted: &Interrupted) -> io::Result<Vec<End>> {
     stage(order)?;
-    let port = match &order.marks {
-        MarksFrom::Port(path) => Some(PortReader::start(path)?),
-        MarksFrom::Timeline(_) | MarksFrom::Nowhere => None,
-    };
     let _peer = (order.until == Until::Worked).then(Peer::start).transpose()?;
     // Once for nothing: the program and its libraries are then in memory for every VMM alike.
     let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
 
     // Whom this process starts has it from this process.
     disable_transparent_huge_pages(order.host_pages == HostPages::Small)?;
+    let saved = order.template.as_ref().map(|template| template::make(order, template)).transpose();
+    let _saved = match saved {
+        Ok(saved) => saved,
+        Err(why) => return Ok(vec![failed(why, &Seen::default()); order.vms.unwrap_or(1) as usize]),
+    };
+    match order.vms {
+        None => Ok(vec![boot(order, Fleet::of(1).member(), interrupted)?]),
+        Some(vms) => {
+            let one = |number, member: Member<'_>| {
+                let order = numbered(order, number);
+                stage(&order)?;
+                boot(&order, member, interrupted)
+            };
+            Fleet::of(vms).each(one).into_iter().collect()
+        }
+    }
+}
+
+/// Boots one guest, as one of a fleet.
+fn boot(order: &Order, mut member: Member<'_>, interrupted: &Interrupted) -> io::Result<End> {
+    let port = match &order.marks {
+        MarksFrom::Port(path) => Some(PortReader::start(path)?),
+        MarksFrom::Timeline(_) | MarksFrom::Nowhere => None,
+    };
     let mut command = Command::new(&order.program);
-    command.args(&order.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let stdin = if order.template.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.args(&order.args).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let zero_ns = now_ns();
     let mut vmm = match command.spawn() {
-        Ok(child) => Vmm(child),
+        Ok(mut child) => {
+            // One that has ended already is seen to have done so.
+            let _ = child.stdin.take().map(|mut stdin| stdin.write_all(template::LINE));
+            Vmm(child)
+        }
         Err(error) => return Ok(failed(format!("{}: {error}", order.program), &Seen::default())),
     };
     let (events, heard) = mpsc::channel();
     vmm.listen(events);
-    let (mut seen, ended) = watch(order, &mut vmm, &heard, interrupted)?;
+    let (mut seen, ended) = watch(order, &mut vmm, &heard, &mut member, interrupted)?;
     drop(vmm);
     Ok(match sampled(order, &mut seen, ended, (port, zero_ns)) {
-        Ok(sample) => End::Init(sample),
+        Ok(sample) => End::Init(Sample { began_ns: order.vms.map(|_| member.since_first(zero_ns)), ..sample }),
         Err(why) => failed(why, &seen),
     })
 }
@@ -98,11 +127,16 @@ fn sampled(
         Until::Worked => not_worked(order, seen, ended).map_or(Ok(()), Err)?,
         _ => {}
     }
+    if let (Some(_), MarksFrom::Port(_) | MarksFrom::Nowhere) = (ended, &order.marks) {
+        // Nobody asked it to end while it waited for the others.
+        return Err(why(order, seen, ended));
+    }
     let memory = memory.ok_or_else(|| format!("no smaps_rollup of the VMM; {}", why(order, seen, ended)))?;
     if order.host_pages == HostPages::Small && memory.huge > 0 {
         // Not for want of trying: a measurement on pages of 4 KiB must be one.
         return Err(format!("{} bytes of the VMM's memory are huge pages, though only 4K was allowed", memory.huge));
     }
+    let resized = seen.resized.take().transpose()?;
     let reported = match (&order.marks, port) {
         (MarksFrom::Timeline(path), _) => marks::from_timeline(path, zero_ns)
             .map_err(|error| format!("no timeline: {error}; {}", why(order, seen, ended)))?,
@@ -111,13 +145,14 @@ fn sampled(
     };
     let console_ns = console_ns.saturating_sub(zero_ns);
     Ok(Sample {
-        init_ns: reported.init_ns.unwrap_or(console_ns),
-        by_mark: reported.init_ns.is_some(),
+        init_ns: resized.or(reported.init_ns).unwrap_or(console_ns),
+        by_mark: resized.is_none() && reported.init_ns.is_some(),
         console_ns,
         first_instruction_ns: reported.first_instruction_ns,
         host_memory_bytes: memory.bytes,
         marks: reported.marks,
         work: std::mem::take(&mut seen.rates),
+        began_ns: None,
     })
 }
 
@@ -178,6 +213,7 @@ fn watch(
     order: &Order,
     vmm: &mut Vmm,
     heard: &Receiver<Event>,
+    member: &mut Member<'_>,
     interrupted: &Interrupted,
 ) -> io::Result<(Seen, Option<ExitStatus>)> {
     let mut seen = Seen::default();
@@ -195,21 +231,12 @@ fn watch(
             Ok(Event::Message(line)) => keep(&mut seen.messages, line),
             Ok(Event::Line(ns, line)) => {
                 if seen.init.is_none() && line.contains(INIT_LINE) {
+                    seen.resized = order.resize.as_ref().map(Resize::run);
                     seen.init = Some((ns, vmm.pid().and_then(memory::while_stopped)));
                     deadline = Instant::now() + limit;
                 }
                 seen.hear(&line);
                 keep(&mut seen.console, line);
-                if seen.is_all(order.until) && !ending {
-                    if !matches!(order.marks, MarksFrom::Timeline(_)) {
-                        return Ok((seen, None));
-                    }
-                    if let Some(pid) = vmm.pid() {
-                        // One that has just ended needs no signal.
-                        let _ = kill_process(pid, Signal::TERM);
-                    }
-                    (deadline, ending) = (Instant::now() + LAST_WORDS, true);
-                }
             }
             Err(RecvTimeoutError::Timeout) => {}
             // Both streams are closed: it ends now, or never will.
@@ -217,6 +244,21 @@ fn watch(
                 Some(status) => return Ok((seen, Some(status))),
                 None => thread::sleep(left.min(LOOK)),
             },
+        }
+        if seen.is_all(order.until) && !ending {
+            member.arrive();
+            if !member.is_last() {
+                deadline = Instant::now() + limit;
+                continue;
+            }
+            if !matches!(order.marks, MarksFrom::Timeline(_)) {
+                return Ok((seen, None));
+            }
+            if let Some(pid) = vmm.pid() {
+                // One that has just ended needs no signal.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            (deadline, ending) = (Instant::now() + LAST_WORDS, true);
         }
     }
 }
@@ -331,6 +373,10 @@ mod tests {
     use crate::results::Mark;
     use std::sync::Mutex;
 
+    fn boot(order: &Order, interrupted: &Interrupted) -> io::Result<End> {
+        boots(order, interrupted).map(|mut ends| ends.remove(0))
+    }
+
     /// A VMM that is a shell script, whose `$1` is the file or FIFO for marks.
     fn order(script: &str, marks: impl Fn(PathBuf) -> MarksFrom, directory: &Path) -> Order {
         let file = directory.join("marks");
@@ -344,6 +390,9 @@ mod tests {
             limit_ms: 60_000,
             until: Until::Init,
             host_pages: HostPages::Any,
+            vms: None,
+            template: None,
+            resize: None,
         }
     }
 

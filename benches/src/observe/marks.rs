@@ -32,7 +32,7 @@ pub(super) struct Reported {
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -4,13 +4,17 @@
 //! It takes the time, executes the VMM, takes the time of every byte that comes from the mark port and of every line of the
 //! console, and when init's first line comes it stops the VMM for a moment and asks the kernel how much memory it has.
 
+mod api;
 mod boot;
 mod facts;
+mod fleet;
 mod marks;
 mod memory;
 mod order;
 mod peer;
+mod template;
 
-pub use boot::{Interrupted, boot};
+pub use boot::{Interrupted, boots};
 pub use facts::{Surroundings, surroundings};
-pub use order::{Content, INIT_LINE, MarksFrom, Order, StagedFile, Until};
+pub(crate) use marks::now_ns;
+pub use order::{Content, INIT_LINE, MarksFrom, Order, Resize, StagedFile, Template, Until};

@@ -32,6 +32,32 @@ pub struct Order {
     pub until: Until,
     /// The pages that the host may back the VMM's memory with.
     pub host_pages: HostPages,
+    /// VMs that are started at the same time, if it is a fleet. Where each has files of its own, their names end in its number.
+    pub vms: Option<u32>,
+    /// The VM that is saved before, if the VMM restores one; the guest answers a line on its console.
+    pub template: Option<Template>,
+    /// What is timed instead of the boot, if the VM's memory is changed.
+    pub resize: Option<Resize>,
+}
+
+/// A VM that is saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    /// The VMM's arguments.
+    pub args: Vec<String>,
+    /// Where its server listens.
+    pub socket: PathBuf,
+    /// Where it is saved.
+    pub directory: PathBuf,
+}
+
+/// Changes of a VM's memory, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    /// Where its server listens.
+    pub socket: PathBuf,
+    /// Bytes of memory. The last change is timed; what is before it brings the guest there, and lets it get ready.
+    pub sizes: Vec<u64>,
 }
 
 /// How long a guest is watched.

@@ -60,6 +60,7 @@ fn of(results: &Results) -> Vec<(String, String)> {
     if let Some(model) = &host.machine_cpu_model {
         facts.insert(5, ("Machine below it", model.clone()));
     }
+    facts.extend(results.nodes().map(|nodes| ("Nodes", nodes)));
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
     facts.chain(versions.iter().map(|(program, version)| (format!("{program} says"), version.clone()))).collect()
 }

@@ -10,7 +10,16 @@ use crate::results::{
 pub(crate) const GIB: u64 = 1 << 30;
 
 pub(crate) fn variant(vmm: &str, mode: &str, memory_bytes: u64) -> Variant {
-    Variant { vmm: vmm.into(), mode: mode.into(), threads: None, without: None, memory_bytes, cpus: 2 }
+    Variant {
+        vmm: vmm.into(),
+        mode: mode.into(),
+        threads: None,
+        without: None,
+        memory_bytes,
+        cpus: 2,
+        vms: None,
+        start: None,
+    }
 }
 
 /// A whole sweep, whose times to init in nanoseconds `init` gives by variant and round.
@@ -23,7 +32,7 @@ pub(crate) fn sweep(variants: Vec<Variant>, runs: u32, init: impl Fn(usize, u32)
         host_pages: HostPages::Any,
         work: Vec::new(),
     };
-    let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(init(variant, round))) };
+    let boot = |(variant, round)| Boot { variant, round, node: None, end: End::Init(sample(init(variant, round))) };
     let boots = sweep.boots().map(boot).collect();
     Results { format: FORMAT.into(), version: VERSION, sweep, facts: facts(), boots }
 }
@@ -37,6 +46,7 @@ fn sample(init_ns: u64) -> Sample {
         host_memory_bytes: 40 << 20,
         marks: Vec::new(),
         work: BTreeMap::new(),
+        began_ns: None,
     }
 }
 

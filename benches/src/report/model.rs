@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::results::{Group, Results, groups};
+use crate::results::{Group, Results, Start, groups};
 
 use super::style::Style;
 
@@ -74,27 +74,37 @@ fn lines<'a>(sources: &[&'a Source]) -> Vec<Line<'a>> {
     let mut drawn = Vec::new();
     for (index, (source, mut points)) in lines.into_iter().enumerate() {
         points.sort_by_key(|group| (group.variant.cpus, group.variant.memory_bytes));
-        let (vmm, mode, threads, without) = kind(&points[0]);
+        let (vmm, mode, threads, without, fleet, start) = kind(&points[0]);
         let mut name = format!("{vmm}, {mode}");
+        if let Some(vms) = fleet {
+            name = format!("{vms} × {name}");
+        }
         if let Some(threads) = threads {
             name = format!("{name}, threads {threads}");
         }
         if let Some(without) = without {
             name = format!("{name}, without {without}");
         }
+        name += &points[0].variant.started();
         if sources.len() > 1 {
             name = format!("{name} ({})", source.name);
         }
-        let style =
-            Style::new(index, place(&mut vmms, (vmm, &source.name)), place(&mut ways, (mode, threads, without)));
+        let style = Style::new(
+            index,
+            place(&mut vmms, (vmm, &source.name)),
+            place(&mut ways, (mode, threads, without, fleet, start)),
+        );
         drawn.push(Line { name, style, points });
     }
     drawn
 }
 
-fn kind<'a>(group: &Group<'a>) -> (&'a str, &'a str, Option<&'a str>, Option<&'a str>) {
+/// What all points of a line have in common: VMM, mode, threads, switch, VMs of a fleet, start.
+type LineKind<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, Option<u32>, Option<Start>);
+
+fn kind<'a>(group: &Group<'a>) -> LineKind<'a> {
     let variant = group.variant;
-    (&variant.vmm, &variant.mode, variant.threads.as_deref(), variant.without.as_deref())
+    (&variant.vmm, &variant.mode, variant.threads.as_deref(), variant.without.as_deref(), variant.vms, variant.start)
 }
 
 /// Index of `item` in `seen`, where it is put if it is new.

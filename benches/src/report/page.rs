@@ -15,7 +15,7 @@ use super::output::HEAD;
 use super::phases::{self, Phases};
 use super::plot::{self, Panels, Plot};
 use super::{facts, tables};
-use crate::{ablation, init_times, rates};
+use crate::{ablation, fleets, init_times, rates};
 
 const CSS: &str = include_str!("report.css");
 const JS: &str = include_str!("report.js");
@@ -102,6 +102,7 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
     let failures = tables::failures(section);
     let tables = [
         ("Summary", tables::of_files(section, |groups| Some(init_times::table(groups)))),
+        ("Fleets", tables::of_files(section, fleets::table)),
         ("What each part is worth", tables::of_files(section, ablation::table)),
         ("What guests got done", tables::of_files(section, rates::table)),
     ];

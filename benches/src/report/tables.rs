@@ -186,10 +186,12 @@ pub(super) fn failures(section: &Section<'_>) -> Option<Markup> {
 }
 
 fn called(variant: &Variant) -> String {
-    let Variant { vmm, mode, memory_bytes, cpus, threads, without } = variant;
+    let Variant { vmm, mode, memory_bytes, cpus, threads, without, vms, .. } = variant;
+    let vms = vms.map_or(String::new(), |vms| format!("{vms} × "));
     let threads = threads.as_ref().map_or(String::new(), |threads| format!(", threads {threads}"));
     let without = without.as_ref().map_or(String::new(), |without| format!(", without {without}"));
-    format!("{vmm}, {mode}{threads}{without}, {cpus} vCPUs, {}", bytes(*memory_bytes))
+    let started = variant.started();
+    format!("{vms}{vmm}, {mode}{threads}{without}{started}, {cpus} vCPUs, {}", bytes(*memory_bytes))
 }
 
 /// Speed-up from the fewest vCPUs to the most, in words; none where nothing was booted with both.

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::format::Variant;
+use super::format::{Start, Variant};
 use crate::modes::MODES;
+use crate::terminal::size;
 
-/// What has VMM, mode, init threads and switch in common.
+/// What has VMM, mode, init threads, switch and number of VMs in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block<T> {
     /// What it has in common.
@@ -33,7 +34,7 @@ pub fn blocks<T>(mut items: Vec<T>, variant: impl Fn(&T) -> &Variant) -> Vec<Blo
         let kind =
             (vmms.get(&variant.vmm).copied(), mode, variant.mode.clone(), threads.get(&variant.threads).copied());
         let switch = variant.without.as_ref().map(|_| without.get(&variant.without).copied());
-        (kind, switch, variant.cpus, variant.memory_bytes)
+        (kind, switch, variant.start, variant.vms, variant.cpus, variant.memory_bytes)
     });
     let mut blocks: Vec<Block<T>> = Vec::new();
     for item in items {
@@ -60,12 +61,24 @@ pub(crate) fn is_shapes(shapes: impl Iterator<Item = (u16, u64)>) -> bool {
 }
 
 impl Variant {
-    /// All but the VM's size: "flatboot parallel (2 threads)", "flatboot async without arenas".
+    /// ", restored", ", restored from 512 MiB", ", resized from 1 GiB"; nothing if it is booted.
+    #[must_use]
+    pub fn started(&self) -> String {
+        match self.start {
+            None => String::new(),
+            Some(Start::Restored { from_bytes: None }) => ", restored".to_owned(),
+            Some(Start::Restored { from_bytes: Some(from) }) => format!(", restored from {}", size(from)),
+            Some(Start::Resized { from_bytes }) => format!(", resized from {}", size(from_bytes)),
+        }
+    }
+
+    /// All but the VM's size: "flatboot parallel (2 threads)", "flatboot async without arenas", "100 × flatboot async".
     #[must_use]
     pub fn kind(&self) -> String {
         let threads = self.threads.as_ref().map(|threads| format!(" ({threads} threads)")).unwrap_or_default();
         let without = self.without.as_ref().map(|switch| format!(" without {switch}")).unwrap_or_default();
-        format!("{} {}{threads}{without}", self.vmm, self.mode)
+        let vms = self.vms.map(|vms| format!("{vms} × ")).unwrap_or_default();
+        format!("{vms}{} {}{threads}{without}{}", self.vmm, self.mode, self.started())
     }
 }
 
@@ -82,6 +95,8 @@ mod tests {
             without: None,
             memory_bytes,
             cpus,
+            vms: None,
+            start: None,
         };
         let list = vec![
             variant("qemu", "parallel", None, 2, 9),

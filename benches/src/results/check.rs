@@ -21,6 +21,9 @@ pub(super) fn sweep(sweep: &Sweep) -> Result<(), String> {
         if variant.cpus == 0 {
             return Err(format!("variant {index} has no vCPUs"));
         }
+        if variant.vms == Some(0) {
+            return Err(format!("variant {index} is a fleet without VMs"));
+        }
         if !seen.insert(variant) {
             return Err(format!("variant {index} is there twice"));
         }

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 /// What [`Results::format`] says.
 pub const FORMAT: &str = "flatboot-bench results";
 /// The version that this program writes, and the newest that it reads. 1 knew nothing of [`Variant::without`],
-/// 2 nothing of [`Sweep::host_pages`], 3 nothing of [`Sweep::work`].
-pub const VERSION: u64 = 4;
+/// 2 nothing of [`Sweep::host_pages`], 3 nothing of [`Sweep::work`], 4 nothing of [`Variant::vms`] and [`Boot::node`],
+/// 5 nothing of [`Variant::start`].
+pub const VERSION: u64 = 6;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +70,23 @@ impl fmt::Display for HostPages {
     }
 }
 
+/// How a VM comes to be what it is, if it is not booted so: what is timed is that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// It is restored from a snapshot: from the VMM's exec until the guest has answered a line on its console.
+    Restored {
+        /// Memory of the VM that was saved, if it was not as large.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_bytes: Option<u64>,
+    },
+    /// Its memory is changed while it runs: from the request until the guest has done it.
+    Resized {
+        /// Its memory before.
+        from_bytes: u64,
+    },
+}
+
 /// One way to boot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant {
@@ -86,6 +104,12 @@ pub struct Variant {
     pub memory_bytes: u64,
     /// vCPUs.
     pub cpus: u16,
+    /// VMs that are started at the same time and run together, if it is a fleet of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vms: Option<u32>,
+    /// How it comes to have its memory, if it is not booted with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
 }
 
 /// Where a sweep ran, and with what.
@@ -149,6 +173,9 @@ pub struct Boot {
     pub variant: usize,
     /// 0 is the warm-up round, which does not count.
     pub round: u32,
+    /// The node of a cluster that it was on, if the sweep was spread over one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// What came of it.
     #[serde(flatten)]
     pub end: End,
@@ -172,7 +199,7 @@ pub enum End {
 /// A boot that reached init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When init was reached: the kernel's mark, or init's first console line where there are no marks.
+    /// When init was reached: the kernel's mark, or init's first console line where there are no marks; or what [`Start`] says.
     pub init_ns: u64,
     /// Whether that was a mark.
     pub by_mark: bool,
@@ -187,6 +214,9 @@ pub struct Sample {
     /// The rate of each workload, in a second.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub work: BTreeMap<String, u64>,
+    /// Of a VM of a fleet: when its VMM was started, since just before the fleet's first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ns: Option<u64>,
 }
 
 /// One moment.
@@ -211,17 +241,30 @@ impl Boot {
     }
 }
 
+impl Variant {
+    /// Boots of one turn: the VMs of a fleet, else one.
+    #[must_use]
+    pub fn boots(&self) -> usize {
+        self.vms.map_or(1, |vms| vms as usize)
+    }
+}
+
 impl Sweep {
     /// Number of boots of the sweep, warm-up included.
     #[must_use]
     pub fn boots_wanted(&self) -> u64 {
-        (u64::from(self.runs) + 1) * self.variants.len() as u64
+        (u64::from(self.runs) + 1) * self.variants.iter().map(|variant| variant.boots() as u64).sum::<u64>()
     }
 
-    /// All boots of the sweep, warm-up included: round by round, each as (variant, round).
-    pub fn boots(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
+    /// All turns of the sweep, warm-up included: round by round, each as (variant, round).
+    pub fn turns(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
         let variants = self.variants.len();
         (0..=self.runs).flat_map(move |round| (0..variants).map(move |variant| (variant, round)))
+    }
+
+    /// All boots of the sweep: those turns, a fleet's once for each of its VMs.
+    pub fn boots(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.turns().flat_map(|turn| std::iter::repeat_n(turn, self.variants[turn.0].boots()))
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) use blocks::is_shapes;
 pub use blocks::{Block, blocks};
 pub use file::{can_save, load, save};
 pub use format::{
-    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
+    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Start, Sweep, VERSION, Variant,
 };
 pub use groups::{Group, groups};
 pub(crate) use words::short;

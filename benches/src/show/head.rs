@@ -15,6 +15,7 @@ pub(super) fn head(results: &Results, path: &Path, screen: Screen) -> String {
     if let Some(machine) = &facts.host.machine_cpu_model {
         list.push(("machine", format!("{machine}, below the emulated host")));
     }
+    list.extend(results.nodes().map(|nodes| ("nodes", nodes)));
     list.push(("guest", guest(&facts.guest)));
     if let Some(userland) = &facts.guest.userland {
         list.push(("userland", userland.clone()));

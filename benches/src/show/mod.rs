@@ -10,7 +10,7 @@ use crate::results::{Group, Results, groups};
 use crate::stats::FEW_SAMPLES;
 use crate::sweep::describe;
 use crate::terminal::{self, Screen, count, draw, fields, plain, some_of};
-use crate::{ablation, init_times, rates};
+use crate::{ablation, fleets, init_times, rates};
 
 /// The whole text for `results`, which lay in `path`, with styles.
 #[must_use]
@@ -18,7 +18,8 @@ pub fn render(results: &Results, path: &Path, screen: Screen) -> String {
     let groups = groups(results);
     let mut out = head::head(results, path, screen);
     out += &terminal::warnings(&warnings(results, &groups), screen.width);
-    let tables = [Some(init_times::table(&groups)), ablation::table(&groups), rates::table(&groups)];
+    let tables =
+        [Some(init_times::table(&groups)), fleets::table(&groups), ablation::table(&groups), rates::table(&groups)];
     for table in tables.iter().flatten() {
         out += &draw(table, table.legend, screen.width);
     }

@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::http::{self, Answer};
 use super::leftovers;
 use super::order::{DISK, Order, SOCKET, STDERR, STDOUT, Seen, TIMELINE};
 use super::step::Step;
+use crate::http::{self, Answer};
 use crate::observe::Interrupted;
 
 /// Where a host has a file system of its own, so that sockets can be made and locks be held.

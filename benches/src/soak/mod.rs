@@ -11,7 +11,6 @@ mod display;
 mod draw;
 mod end;
 mod engine;
-mod http;
 mod judge;
 mod leftovers;
 mod log;

@@ -7,16 +7,31 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::footprint;
 use super::samples::{Sample, Samples};
 use super::stop::Stop;
 use crate::backend::{Backend, Kvm, Session};
+use crate::command::Command;
 use crate::guest::Guest;
 use crate::host::HostOptions;
 use crate::progress::Progress;
 use crate::{artifact, initramfs};
+
+/// What a host does before a sample: flatboot is in its page cache, as it is where another VM runs already, and there is the tap that
+/// is named, if one is. Arguments: flatboot, and that name or nothing.
+const PREPARE: &str = r#"
+    set -e
+    PATH=$PATH:/usr/sbin:/sbin
+    cat "$1" >/dev/null
+    [ -n "$2" ] || exit 0
+    ip link delete "$2" 2>/dev/null || :
+    ip tuntap add dev "$2" mode tap vnet_hdr
+    ip link set "$2" up
+"#;
+/// And behind it.
+const TIDY: &str = r#"[ -z "$2" ] || PATH=$PATH:/usr/sbin:/sbin ip link delete "$2""#;
 
 /// A measurement did not come about.
 pub type BenchError = anyhow::Error;
@@ -132,7 +147,10 @@ impl Bench {
 
     fn sample(&self, variant: &Variant) -> Result<Sample> {
         let timeline = self.scratch.join("timeline.json");
-        let ended = variant.guest.clone().timeline(&timeline).run(&mut self.host()?, &self.flatboot)?;
+        let mut host = self.host()?;
+        self.script(&mut host, PREPARE, variant)?;
+        let ended = variant.guest.clone().timeline(&timeline).run(&mut host, &self.flatboot)?;
+        self.script(&mut host, TIDY, variant)?;
         let passed = ended.passed();
         match ended.timeline {
             Some(timeline) if passed && timeline.init_ns.is_some() => {
@@ -145,8 +163,27 @@ impl Bench {
         }
     }
 
+    /// Does what is around a sample of `variant`.
+    fn script(&self, host: &mut Session, script: &str, variant: &Variant) -> Result<()> {
+        let command = Command::new("/bin/sh").args(["-c", script, "sample"]).arg(&self.flatboot);
+        let outcome = host.run(&command.arg(variant.guest.tap.unwrap_or_default()))?;
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        ensure!(outcome.code == 0, "{}: the host is not ready for it: {}", variant.name, said.trim());
+        Ok(())
+    }
+
+    /// The program.
+    pub(super) fn flatboot(&self) -> &Path {
+        &self.flatboot
+    }
+
+    /// A file that is written on the host and read here.
+    pub(super) fn shared(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
     /// A fresh host.
-    fn host(&self) -> Result<Session> {
+    pub(super) fn host(&self) -> Result<Session> {
         let writable = vec![self.scratch.clone()];
         Ok(self.backend.start(&HostOptions { writable, kernel: self.host_kernel.clone(), ..HostOptions::default() })?)
     }

@@ -55,6 +55,7 @@ mod tests {
             host_memory_bytes,
             marks,
             work,
+            began_ns: None,
         }
     }
 

@@ -6,6 +6,7 @@
 mod bench;
 mod bound;
 mod cargo;
+mod changes;
 mod clocks;
 pub mod footprint;
 mod outcome;
@@ -20,10 +21,11 @@ mod sweeps;
 
 pub use bench::{Bench, BenchError, Variant};
 pub use bound::Bound;
+pub use changes::Changes;
 pub use outcome::{Outcome, Status};
 pub use promise::{Promise, Proof, Section};
 pub use promises::PROMISES;
 pub use run::{Misuse, Options, list, run};
 pub use samples::{Sample, Samples};
-pub use speed::Claim;
+pub use speed::{Claim, Source};
 pub use sweeps::{Measure, SweepClaim};

@@ -33,7 +33,7 @@ pub enum Section {
 /// How a promise is put to the test.
 #[derive(Debug)]
 pub enum Proof {
-    /// Boots are timed and compared.
+    /// Boots or changes are timed and compared.
     Speed(Claim),
     /// A sweep is run and judged.
     Sweep(SweepClaim),

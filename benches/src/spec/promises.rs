@@ -3,9 +3,13 @@
 
 use super::bench::{Bench, BenchError, Variant};
 use super::bound::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
+use super::changes;
 use super::promise::{Promise, Proof, Section};
 use super::samples::Samples;
-use super::speed::{self, Claim};
+use super::speed::{
+    self, Claim,
+    Source::{Boots, Changes},
+};
 use super::sweeps::{Measure, SweepClaim};
 use crate::guest::EXEC;
 
@@ -91,7 +95,7 @@ pub const PROMISES: &[Promise] = &[
         statement: "64 GiB: filling the memmap behind init's back (`async`) takes {bound} times as long as while init waits (`parallel`)",
         proof: Proof::Speed(Claim {
             step: DEFERRED,
-            variants: speed::background,
+            source: Boots(speed::background),
             above: "async",
             below: "parallel",
             bound: Bound::AtMost(1.15),
@@ -112,7 +116,7 @@ pub const PROMISES: &[Promise] = &[
         statement: "64 GiB, memmap backed: deferred init on 2 vCPUs is {bound} times as fast as on 1",
         proof: Proof::Speed(Claim {
             step: DEFERRED,
-            variants: speed::threads,
+            source: Boots(speed::threads),
             above: "warm, 1 thread",
             below: "warm, 2 threads",
             bound: Bound::AtLeast(1.5),
@@ -127,7 +131,7 @@ pub const PROMISES: &[Promise] = &[
         statement: "64 GiB, memmap backed: memory cut into 64 regions takes {bound} times as long as one region",
         proof: Proof::Speed(Claim {
             step: DEFERRED,
-            variants: speed::holes,
+            source: Boots(speed::holes),
             above: "64 regions",
             below: "1 region",
             bound: Bound::AtMost(1.1),
@@ -142,7 +146,7 @@ pub const PROMISES: &[Promise] = &[
         statement: "with control socket, event monitor, seccomp and Landlock, time to init is {bound} times that without any of them",
         proof: Proof::Speed(Claim {
             step: (EXEC, "init-exec"),
-            variants: speed::controlled,
+            source: Boots(speed::controlled),
             above: "all on",
             below: "all off",
             bound: Bound::AtMost(1.03),
@@ -157,7 +161,7 @@ pub const PROMISES: &[Promise] = &[
         statement: "time to init with a network interface, vsock, a balloon and two disks is {bound} times that with one disk",
         proof: Proof::Speed(Claim {
             step: (EXEC, "init-exec"),
-            variants: speed::devices,
+            source: Boots(speed::devices),
             above: "all devices",
             below: "one disk",
             bound: Bound::AtMost(1.05),
@@ -172,7 +176,7 @@ pub const PROMISES: &[Promise] = &[
         statement: "time to init at 64 GiB, 2 vCPUs, on two NUMA nodes is {bound} times that on one",
         proof: Proof::Speed(Claim {
             step: (EXEC, "init-exec"),
-            variants: speed::nodes,
+            source: Boots(speed::nodes),
             above: "two nodes",
             below: "one node",
             bound: Bound::AtMost(1.05),
@@ -198,11 +202,56 @@ pub const PROMISES: &[Promise] = &[
         statement: "from the request vm.boot to the guest's first instruction it takes {bound} times as long as from exec by command line",
         proof: Proof::Speed(Claim {
             step: (EXEC, "first KVM_RUN"),
-            variants: speed::served,
+            source: Boots(speed::served),
             above: "vm.boot",
             below: "flatboot run",
             bound: Bound::AtMost(1.0),
             rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 1,
+            also: speed::nothing,
+        }),
+    },
+    Promise {
+        name: "grow",
+        section: Section::Speed,
+        statement: "a VM of 1 GiB grows to 256 GiB, from the request to the guest's MemTotal, in {bound} times the time to 2 GiB (`ondemand`)",
+        proof: Proof::Speed(Claim {
+            step: (changes::ASKED, changes::RISEN),
+            source: Changes(changes::sizes),
+            above: changes::FAR_MORE,
+            below: changes::MORE,
+            bound: Bound::AtMost(1.1),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 1,
+            also: speed::nothing,
+        }),
+    },
+    Promise {
+        name: "shrink",
+        section: Section::Speed,
+        statement: "255 GiB that were never filled go back in {bound} times the time of 1 GiB (`ondemand`)",
+        proof: Proof::Speed(Claim {
+            step: (changes::ASKED, changes::DONE),
+            source: Changes(changes::sizes),
+            above: changes::FAR_LESS,
+            below: changes::LESS,
+            bound: Bound::AtMost(1.2),
+            rounds: ROUNDS_OF_CLOSE_BOUNDS,
+            cpus: 1,
+            also: speed::nothing,
+        }),
+    },
+    Promise {
+        name: "shrink-filled",
+        section: Section::Speed,
+        statement: "2 GiB that were filled and are empty again go back in {bound} times the time that virtio-mem takes stock 6.12 under QEMU",
+        proof: Proof::Speed(Claim {
+            step: (changes::ASKED, changes::DONE),
+            source: Changes(changes::freed),
+            above: changes::FREED,
+            below: changes::FREED_QEMU,
+            bound: Bound::AtMost(0.2),
+            rounds: 1,
             cpus: 1,
             also: speed::nothing,
         }),
@@ -325,6 +374,30 @@ pub const PROMISES: &[Promise] = &[
         &["--release", "--test", "vm", "tables::"],
     ),
     tests(
+        "elastic",
+        Section::Behaviour,
+        "a VM's memory grows and shrinks while it runs, 255 GiB in the time of 1 GiB; what was in it is right, the host has its memory again, and a snapshot goes on in another size",
+        &["--release", "--test", "vm", "elastic::"],
+    ),
+    tests(
+        "snapshot-size",
+        Section::Behaviour,
+        "Debian 12 at its login prompt, 256 GiB, `ondemand`: a snapshot has at most 1.1 times the memory that the guest touched, and a byte of it takes at most 1.1 times as long as at 1 GiB",
+        &["--release", "--test", "vm", "snapshot_size::"],
+    ),
+    tests(
+        "clone",
+        Section::Behaviour,
+        "a VM that is restored runs its first instruction in at most 0.1 times the time of a boot to init, as soon in 256 GiB as in the 512 MiB of its template; fifty clones at once differ, and each has at most 8 MiB of the host",
+        &["--release", "--test", "vm", "clone::"],
+    ),
+    tests(
+        "snapshot-cycles",
+        Section::Behaviour,
+        "a guest that is saved and restored again and again loses nothing; a VMM that is killed meanwhile leaves a whole snapshot or none",
+        &["--release", "--test", "vm", "cycles::"],
+    ),
+    tests(
         "hostile-guest",
         Section::Behaviour,
         "no guest input makes a device panic, loop or leave guest memory",
@@ -406,7 +479,7 @@ const fn firmware(
         statement,
         proof: Proof::Speed(Claim {
             step,
-            variants: speed::firmware,
+            source: Boots(speed::firmware),
             above: "256 GiB",
             below: "1 GiB",
             bound: Bound::AtMost(bound),
@@ -424,7 +497,7 @@ const fn first_use(
 ) -> Promise {
     let claim = Claim {
         step: UNTIL_READY,
-        variants,
+        source: Boots(variants),
         above: "async",
         below: "parallel",
         bound: Bound::AtMost(1.1),

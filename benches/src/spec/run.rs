@@ -14,7 +14,7 @@ use super::bench::Bench;
 use super::outcome::{Outcome, Status};
 use super::promise::{Promise, Proof, Section};
 use super::promises::PROMISES;
-use super::speed::Claim;
+use super::speed::{Claim, Source};
 use super::stop::Stop;
 use super::sweeps::{self, SweepClaim};
 use super::{cargo, clocks, script};
@@ -203,8 +203,10 @@ impl Runner<'_> {
         }
         let runs = self.options.runs.saturating_mul(claim.rounds);
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
-        let variants = (claim.variants)(bench)?;
-        let samples = bench.measure(&variants, runs, &self.stop, progress)?;
+        let samples = match claim.source {
+            Source::Boots(variants) => bench.measure(&variants(bench)?, runs, &self.stop, progress)?,
+            Source::Changes(changes) => changes(bench, runs + 1)?.measure(bench, runs + 1, progress)?,
+        };
         let mut outcome = claim.judge(&samples, runs);
         let file = sample_file(name, &self.options.keep);
         // Whatever they say.

@@ -104,10 +104,14 @@ pub(super) mod tests {
 
     /// Boots of which each took so many nanoseconds from mark "a" to mark "b".
     pub(crate) fn samples(boots: &[(&str, u64)]) -> Samples {
-        let mark = |ns, name: &str| Mark { ns, host_faults: ns / 2, name: name.to_owned() };
+        let mark = |ns, name: &str| Mark { ns, host_faults: Some(ns / 2), name: name.to_owned() };
         let sample = |(variant, ns): &(&str, u64)| Sample {
             variant: (*variant).to_owned(),
-            timeline: Timeline { init_ns: Some(*ns), marks: vec![mark(10, "a"), mark(10 + ns, "b")] },
+            timeline: Timeline {
+                init_ns: Some(*ns),
+                zero_monotonic_ns: 0,
+                marks: vec![mark(10, "a"), mark(10 + ns, "b")],
+            },
         };
         Samples { all: boots.iter().map(sample).collect() }
     }

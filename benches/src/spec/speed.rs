@@ -3,6 +3,7 @@
 
 use super::bench::{Bench, BenchError, Variant};
 use super::bound::Bound;
+use super::changes::Changes;
 use super::outcome::{Outcome, Status};
 use super::samples::{Samples, milliseconds};
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ use crate::guest::Guest;
 pub struct Claim {
     /// The step that is timed: from one mark to another.
     pub step: (&'static str, &'static str),
-    /// The boots that are run, those that only explain the numbers included.
-    pub variants: fn(&Bench) -> Result<Vec<Variant>, BenchError>,
+    /// What is run.
+    pub source: Source,
     /// The variant whose time is divided …
     pub above: &'static str,
     /// … by that of this one.
@@ -29,6 +30,15 @@ pub struct Claim {
     pub cpus: usize,
     /// What the other variants say.
     pub also: fn(&Samples, (&str, &str)) -> String,
+}
+
+/// Where samples come from.
+#[derive(Debug)]
+pub enum Source {
+    /// Boots, those that only explain the numbers included.
+    Boots(fn(&Bench) -> Result<Vec<Variant>, BenchError>),
+    /// So many rounds of changes of VMs that run.
+    Changes(fn(&Bench, usize) -> Result<Changes, BenchError>),
 }
 
 impl Claim {
@@ -146,13 +156,15 @@ pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     ])
 }
 
-/// What a VM is commonly given, and the least that one is. The disks and the tap are made for it, and gone with its host.
+/// What a VM is commonly given, and the least that one is. The host has the tap before either starts: to make one is no VMM's work.
 pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    let guest = bench.guest("guest")?;
+    const TAP: &str = "flatboot-spec";
+    let guest = bench.guest("guest")?.with_tap(TAP);
     let disk = |name| bench.disk(name).map(|path| ["--disk".to_owned(), format!("path={}", path.display())]);
     let one = guest.options(disk("one.disk")?);
     let vsock = format!("cid=3,socket={}", bench.socket("flatboot.vsock").display());
-    let more = ["--net", "tap=flatboot-spec,ip=198.18.252.1", "--vsock", &vsock, "--balloon", "size=0"];
+    let net = format!("tap={TAP}");
+    let more = ["--net", &net, "--vsock", &vsock, "--balloon", "size=0"];
     let all = one.clone().options(disk("two.disk")?).options(more);
     Ok(vec![Variant { name: "all devices", guest: all }, Variant { name: "one disk", guest: one }])
 }
@@ -201,7 +213,7 @@ mod tests {
     fn claim(bound: Bound) -> Claim {
         Claim {
             step: ("a", "b"),
-            variants: |_| Ok(Vec::new()),
+            source: Source::Boots(|_| Ok(Vec::new())),
             above: "x",
             below: "y",
             bound,

@@ -13,14 +13,15 @@ use super::matrix::{Matrix, describe};
 use super::setup;
 use super::stop::Stop;
 use super::switches::{FULL_SET, Place, Switch, word};
-use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
+use super::vmm::{Choice, Guest, HELD_UNIT, Kind, Vmm, Watch};
 use crate::backend::Backend;
 use crate::command::Command;
 use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
 use crate::progress::Progress;
-use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Sweep, VERSION, Variant};
+use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Start, Sweep, VERSION, Variant};
+use crate::terminal::size;
 use crate::work::{self, Workload};
 use crate::{artifact, initramfs};
 
@@ -29,6 +30,8 @@ use crate::{artifact, initramfs};
 const CMDLINE: &str = "console=ttyS0 quiet swiotlb=noforce io_delay=none pci=off flatboot.end=hang";
 /// What makes the guest say when its memmap is filled, which it learns from debugfs.
 const FILLED: &str = " debugfs=on flatboot.check=settle";
+/// What makes a guest wait for a line on its console, which it answers.
+const WAITING: &str = "flatboot.check=echo";
 /// What a host may need besides the boot: its own start, staging of files, power-off.
 const OVERHEAD: Duration = Duration::from_secs(180);
 
@@ -68,17 +71,26 @@ pub enum Finished {
     Stopped(Results),
 }
 
+/// What a sweep is to be that runs elsewhere: the request is checked, and what it needs from the source tree is there.
+pub fn prepare(request: &Request) -> Result<Sweep> {
+    check(request)?;
+    request.vmms.iter().try_for_each(|choice| setup::vmm(choice).map(drop))?;
+    Images::of(request)?;
+    Ok(sweep(request))
+}
+
 /// Runs the sweep that `request` describes, or the rest of it.
 pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     check(request)?;
     let vmms = request.vmms.iter().map(setup::vmm).collect::<Result<Vec<_>, _>>()?;
-    let earlier = earlier(request)?;
+    let earlier = request.resume.then(|| resumed(&request.out, &sweep(request))).transpose()?;
     let bench = Bench::open(request, vmms)?;
     eprintln!("==> {}", bench.backend);
     let surroundings = bench.surroundings(stop)?;
     fits(&request.matrix, &surroundings)?;
-    let guest = setup::guest(&bench.kernel, bench.stock.as_deref(), &bench.initramfs())?;
-    let guest = GuestFacts { userland: bench.userland.as_deref().and_then(setup::recipe), ..guest };
+    let images = &bench.images;
+    let guest = setup::guest(&images.kernel, images.stock.as_deref(), &bench.initramfs())?;
+    let guest = GuestFacts { userland: images.userland.as_deref().and_then(setup::recipe), ..guest };
     let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms);
     let mut results = match earlier {
         Some(earlier) => same(&request.out, earlier, &facts)?,
@@ -98,10 +110,14 @@ fn check(request: &Request) -> Result<()> {
     if let Some(idler) = request.matrix.vmms.iter().find(|vmm| !request.work.is_empty() && !vmm.works()) {
         bail!("--vmm {idler}: --work is for flatboot and qemu");
     }
+    if !(request.matrix.vms.is_empty() || request.work.is_empty()) {
+        bail!("--work: a fleet has nothing to do; `run` measures workloads, one VM at a time");
+    }
     if let Some(switch) = request.matrix.idle_switches().first() {
         let vmm = if switch.is_of_flatboot() { " with --vmm flatboot" } else { "" };
         bail!("--without {}: turns nothing off here: switches are of --mode {FULL_SET}{vmm}", switch.name);
     }
+    check_starts(request)?;
     let out = request.out.display();
     match fs::symlink_metadata(&request.out) {
         Ok(meta) if meta.is_dir() => bail!("--out {out}: is a directory; name a file"),
@@ -111,6 +127,42 @@ fn check(request: &Request) -> Result<()> {
     }
     // Now, and not after minutes of builds and boots.
     results::can_save(&request.out)
+}
+
+/// VMs that are restored, or whose memory changes, are flatboot's alone, and do nothing else meanwhile.
+fn check_starts(request: &Request) -> Result<()> {
+    let matrix = &request.matrix;
+    let starts = || matrix.shapes.iter().filter_map(|shape| Some((shape, shape.start?)));
+    ensure!(!matrix.shapes.is_empty(), "--memory: no size to measure");
+    if starts().next().is_none() {
+        return Ok(());
+    }
+    if let Some(other) = matrix.vmms.iter().find(|vmm| **vmm != Kind::Flatboot) {
+        bail!("--vmm {other}: --start restore and --resize are for flatboot");
+    }
+    ensure!(request.work.is_empty(), "--work: is for VMs that are booted, without --start restore and --resize");
+    ensure!(
+        request.until == Until::Init,
+        "--until filled: is for VMs that are booted, without --start restore and --resize"
+    );
+    let resizes = starts().any(|(_, start)| matches!(start, Start::Resized { .. }));
+    ensure!(!resizes || matrix.vms.is_empty(), "--resize: is for one VM at a time, without --vms");
+    for (shape, start) in starts() {
+        if let Start::Restored { from_bytes: Some(from) } = start {
+            let more = shape.memory.bytes().checked_sub(from);
+            let fits = more.is_some_and(|more| more.is_multiple_of(HELD_UNIT));
+            ensure!(
+                fits,
+                "--start restore={}: {} must be as much, or more by a multiple of 128 MiB",
+                size(from),
+                shape.memory
+            );
+        }
+    }
+    let grows = starts().any(|(_, start)| !matches!(start, Start::Restored { from_bytes: None }));
+    let stock = matrix.modes.iter().any(|mode| mode.is_stock());
+    ensure!(!grows || !stock, "--mode stock: cannot change its memory: must be another mode");
+    Ok(())
 }
 
 fn sweep(request: &Request) -> Sweep {
@@ -136,16 +188,13 @@ fn checks(work: &[&Workload]) -> String {
     work.iter().map(|one| format!("{}={}", work::CHECK, one.name)).collect::<Vec<_>>().join(",")
 }
 
-/// The file to go on with, if it is of this very sweep.
-fn earlier(request: &Request) -> Result<Option<Results>> {
-    if !request.resume {
-        return Ok(None);
-    }
-    let earlier = results::load(&request.out)?;
-    let (was, is) = (&earlier.sweep, &sweep(request));
+/// The file `out` to go on with, if it is of the very sweep `is`.
+pub(crate) fn resumed(out: &Path, is: &Sweep) -> Result<Results> {
+    let earlier = results::load(out)?;
+    let was = &earlier.sweep;
     let names = |sweep: &Sweep| sweep.variants.iter().map(describe).collect::<Vec<_>>().join("; ");
     agree(
-        &request.out,
+        out,
         [
             ("the variants", names(was), names(is)),
             ("--runs", was.runs.to_string(), is.runs.to_string()),
@@ -154,7 +203,7 @@ fn earlier(request: &Request) -> Result<Option<Results>> {
             ("--host-pages", was.host_pages.to_string(), is.host_pages.to_string()),
         ],
     )?;
-    Ok(Some(earlier))
+    Ok(earlier)
 }
 
 /// Whether what is in the file, which comes first, is as it is now.
@@ -202,29 +251,42 @@ fn fits(matrix: &Matrix, host: &Surroundings) -> Result<()> {
 struct Bench {
     backend: Backend,
     vmms: Vec<Vmm>,
-    kernel: PathBuf,
-    /// The kernel without the series, if it is booted.
-    stock: Option<PathBuf>,
+    images: Images,
     host_kernel: Option<PathBuf>,
-    /// The disk for workloads, if there are any.
-    userland: Option<PathBuf>,
     until: Until,
     /// The initramfs; in an emulated host also, in memory, what is staged.
     scratch: TempDir,
 }
 
+/// What guests boot, given or built.
+struct Images {
+    kernel: PathBuf,
+    /// The kernel without the series, if it is booted.
+    stock: Option<PathBuf>,
+    /// The disk for workloads, if there are any.
+    userland: Option<PathBuf>,
+}
+
+impl Images {
+    fn of(request: &Request) -> Result<Self> {
+        let has_stock = request.matrix.modes.iter().any(|mode| mode.is_stock());
+        Ok(Self {
+            kernel: image(request.kernel.as_deref(), "guest")?,
+            stock: has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?,
+            userland: (!request.work.is_empty()).then(artifact::work_disk).transpose()?,
+        })
+    }
+}
+
 impl Bench {
     fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self> {
         let flatboot = artifact::flatboot(None);
-        let kernel = image(request.kernel.as_deref(), "guest")?;
-        let has_stock = request.matrix.modes.iter().any(|mode| mode.is_stock());
-        let stock = has_stock.then(|| image(request.stock_kernel.as_deref(), STOCK)).transpose()?;
+        let images = Images::of(request)?;
         let backend = Backend::open(flatboot.as_deref())?;
         let host_kernel = backend.host_kernel()?;
-        let userland = (!request.work.is_empty()).then(artifact::work_disk).transpose()?;
         let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        Ok(Self { backend, vmms, kernel, stock, host_kernel, userland, until: watched(request), scratch })
+        Ok(Self { backend, vmms, images, host_kernel, until: watched(request), scratch })
     }
 
     fn initramfs(&self) -> PathBuf {
@@ -257,36 +319,43 @@ impl Bench {
     }
 
     fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<()> {
-        let done = results.boots.len();
         let sweep = results.sweep.clone();
         let all = sweep.boots_wanted();
+        let node = env::var("SLURMD_NODENAME").ok();
         let progress = Progress::begin("sweep".to_owned());
-        progress.expect(usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(done));
-        for (index, (variant, round)) in sweep.boots().enumerate().skip(done) {
+        progress.expect(usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(results.boots.len()));
+        let mut end = 0;
+        for (variant, round) in sweep.turns() {
             if stop.is_asked() {
                 break;
             }
+            let begin = end;
+            end += sweep.variants[variant].boots();
+            if results.boots.len() >= end {
+                continue;
+            }
+            // Of a fleet that the file has a part of.
+            results.boots.truncate(begin);
             let rounds = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", sweep.runs) };
             let what = format!("{rounds}  {}", describe(&sweep.variants[variant]));
             progress.show(&what);
-            let end = self.boot(&sweep, variant, stop)?;
+            let ends = self.boot(&sweep, variant, stop)?;
             if stop.is_asked() {
                 // Whatever came of it was the stop's doing.
                 break;
             }
-            let (result, reached) = match &end {
-                End::Init(sample) => (format!("{} ms", sample.init_ns / 1_000_000), true),
-                End::Failed { why, .. } => (format!("FAILED: {why}"), false),
-            };
-            progress.say(&format!("{:>4}/{all}  {what}  {result}", index + 1), reached);
-            progress.done(1);
-            results.boots.push(Boot { variant, round, end });
+            let (result, reached) = told(&ends);
+            progress.say(&format!("{end:>4}/{all}  {what}  {result}"), reached);
+            progress.done(ends.len());
+            let boot = |end| Boot { variant, round, node: node.clone(), end };
+            results.boots.extend(ends.into_iter().map(boot));
             results::save(results, out)?;
         }
         Ok(())
     }
 
-    fn boot(&self, sweep: &Sweep, variant: usize, stop: &Stop) -> Result<End> {
+    /// The boots of a turn.
+    fn boot(&self, sweep: &Sweep, variant: usize, stop: &Stop) -> Result<Vec<End>> {
         let order = self.order(&sweep.variants[variant], sweep)?;
         let json = serde_json::to_string(&order)?;
         let watched = match self.until {
@@ -295,7 +364,10 @@ impl Bench {
         };
         let limit = Duration::from_millis(sweep.timeout_ms) * watched + OVERHEAD;
         // A host that fails costs one boot and not the sweep.
-        let failed = |why: String| End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
+        let failed = |why: String| {
+            let end = End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
+            vec![end; sweep.variants[variant].boots()]
+        };
         Ok(match self.observer(&[], &[&json], limit, stop) {
             Ok(output) => serde_json::from_slice(&output).unwrap_or_else(|error| failed(error.to_string())),
             Err(error) => failed(format!("{error:#}")),
@@ -308,9 +380,12 @@ impl Bench {
         let mode = Mode::named(&variant.mode).with_context(unknown)?;
         let named = |name: &String| Switch::named(name).with_context(unknown);
         let without = variant.without.as_ref().map(named).transpose()?;
-        let kernel = if mode.is_stock() { self.stock.as_ref().with_context(unknown)? } else { &self.kernel };
+        let Images { kernel, stock, userland } = &self.images;
+        let kernel = if mode.is_stock() { stock.as_ref().with_context(unknown)? } else { kernel };
         let off = word(without, Place::Cmdline).unwrap_or_default().to_owned();
-        let words = [mode.cmdline(variant.threads.as_deref()), off];
+        let waits = matches!(variant.start, Some(Start::Restored { .. }));
+        let wait = if waits { WAITING.to_owned() } else { String::new() };
+        let words = [mode.cmdline(variant.threads.as_deref()), off, wait];
         let words = words.iter().filter(|word| !word.is_empty());
         let table = self.table(vmm.kind, variant.memory_bytes)?;
         let guest = Guest {
@@ -319,11 +394,13 @@ impl Bench {
             cmdline: words.fold(sweep.cmdline.clone(), |line, word| format!("{line} {word}")),
             memory_bytes: variant.memory_bytes,
             cpus: variant.cpus,
+            start: variant.start,
             table: table.as_deref(),
-            userland: self.userland.as_deref(),
+            userland: userland.as_deref(),
             without,
         };
-        let watch = Watch { limit_ms: sweep.timeout_ms, until: self.until, host_pages: sweep.host_pages };
+        let watch =
+            Watch { limit_ms: sweep.timeout_ms, until: self.until, host_pages: sweep.host_pages, vms: variant.vms };
         Ok(vmm.order(&guest, self.scratch.path(), &watch))
     }
 }
@@ -342,6 +419,18 @@ impl Bench {
         let output = command.arg(&path).stdin(std::process::Stdio::null()).output().context("temporary directory")?;
         ensure!(output.status.success(), "flatboot map: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(Some(path))
+    }
+}
+
+/// What came of a turn's boots, in a few words, and whether all reached init.
+fn told(ends: &[End]) -> (String, bool) {
+    let failed = || ends.iter().filter_map(|end| if let End::Failed { why, .. } = end { Some(why) } else { None });
+    let times = ends.iter().filter_map(|end| if let End::Init(sample) = end { Some(sample.init_ns) } else { None });
+    let last = times.max().map(|ns| format!("{} ms", ns / 1_000_000));
+    match (failed().next(), ends.len()) {
+        (None, _) => (last.unwrap_or_default(), true),
+        (Some(why), 1) => (format!("FAILED: {why}"), false),
+        (Some(why), all) => (format!("FAILED: {} of {all}: {why}", failed().count()), false),
     }
 }
 

@@ -5,9 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::switches::Switch;
-use super::vmm::Kind;
+use super::vmm::{HELD_UNIT, Kind};
 use crate::modes::{MODES, Mode};
-use crate::results::Variant;
+use crate::results::{Start, Variant};
+use crate::terminal::size;
 
 /// Smallest guest, in bytes: what flatboot accepts.
 const MEMORY_MIN: u64 = 64 << 20;
@@ -23,6 +24,19 @@ pub struct Shape {
     pub cpus: Cpus,
     /// Memory.
     pub memory: Memory,
+    /// How it comes to be so, if it is not booted so.
+    pub start: Option<Start>,
+}
+
+/// A value of `--start`: `boot`, `restore`, or `restore=SIZE`, from a snapshot of a smaller VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Starts(Option<Start>);
+
+/// A value of `--resize`: memory before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resize {
+    from: Memory,
+    to: Memory,
 }
 
 /// Most vCPUs: what flatboot accepts.
@@ -31,6 +45,13 @@ const MOST_CPUS: u16 = 1024;
 /// vCPUs: 1 to [`MOST_CPUS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u16);
+
+/// Most VMs of a fleet: each takes several threads of the observer.
+const MOST_VMS: u32 = 10_000;
+
+/// VMs of a fleet: 1 to [`MOST_VMS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Vms(u32);
 
 /// A cap on the threads that fill the memmap: `2`, or `50%` of the vCPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,16 +89,6 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Bytes in the largest unit that leaves a whole number: "4 GiB".
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
-        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 /// "flatboot parallel, 4 GiB, 2 vCPUs"
 #[must_use]
 pub fn describe(variant: &Variant) -> String {
@@ -96,13 +107,50 @@ impl FromStr for Cpus {
     }
 }
 
+impl FromStr for Vms {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(vms @ 1..=MOST_VMS) => Ok(Self(vms)),
+            _ => Err(format!("{text:?}: must be a number of VMs from 1 to {MOST_VMS}")),
+        }
+    }
+}
+
 impl FromStr for Shape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (cpus, memory) =
             text.split_once('x').ok_or_else(|| format!("{text:?}: must be vCPUs and memory, such as 2x8G"))?;
-        Ok(Self { cpus: cpus.parse()?, memory: memory.parse()? })
+        Ok(Self { cpus: cpus.parse()?, memory: memory.parse()?, start: None })
+    }
+}
+
+impl FromStr for Starts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let from_bytes = match text.split_once('=') {
+            Some(("restore", size)) => Some(size.parse::<Memory>()?.bytes()),
+            None if text == "restore" => None,
+            None if text == "boot" => return Ok(Self(None)),
+            _ => return Err(format!("{text:?}: must be boot, restore, or restore=SIZE")),
+        };
+        Ok(Self(Some(Start::Restored { from_bytes })))
+    }
+}
+
+impl FromStr for Resize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?}: must be two sizes that differ by a multiple of 128M, such as 1G:256G");
+        let (from, to) = text.split_once(':').ok_or_else(wrong)?;
+        let resize = Self { from: from.parse()?, to: to.parse()? };
+        let difference = resize.from.bytes().abs_diff(resize.to.bytes());
+        if difference == 0 || !difference.is_multiple_of(HELD_UNIT) { Err(wrong()) } else { Ok(resize) }
     }
 }
 
@@ -140,6 +188,8 @@ pub struct Matrix {
     pub modes: Vec<&'static Mode>,
     /// Thread caps, for modes that have threads; none is no cap.
     pub threads: Vec<Threads>,
+    /// Sizes of fleets; none is single VMs.
+    pub vms: Vec<Vms>,
     /// Switches, each of which is turned off alone in variants of its own, where it takes something away.
     pub without: Vec<&'static Switch>,
 }
@@ -148,7 +198,22 @@ impl Matrix {
     /// Every memory size with every number of vCPUs.
     #[must_use]
     pub fn shapes(memory: &[Memory], cpus: &[Cpus]) -> Vec<Shape> {
-        memory.iter().flat_map(|memory| cpus.iter().map(|cpus| Shape { cpus: *cpus, memory: *memory })).collect()
+        let shape = |memory, cpus| Shape { cpus, memory, start: None };
+        memory.iter().flat_map(|memory| cpus.iter().map(|cpus| shape(*memory, *cpus))).collect()
+    }
+
+    /// Each of `shapes` in each of these ways; and the VMs whose memory is changed, with every number of vCPUs.
+    #[must_use]
+    pub fn started(shapes: &[Shape], starts: &[Starts], resizes: &[Resize], cpus: &[Cpus]) -> Vec<Shape> {
+        let mut all = Vec::new();
+        for shape in shapes {
+            all.extend(starts.iter().map(|Starts(start)| Shape { start: *start, ..*shape }));
+        }
+        for Resize { from, to } in resizes {
+            let start = Some(Start::Resized { from_bytes: from.bytes() });
+            all.extend(cpus.iter().map(|cpus| Shape { cpus: *cpus, memory: *to, start }));
+        }
+        all
     }
 
     /// Every combination, once.
@@ -158,7 +223,8 @@ impl Matrix {
         for shape in &self.shapes {
             for vmm in &self.vmms {
                 for mode in &self.modes {
-                    for (threads, without) in self.ways(*vmm, mode) {
+                    for ((threads, without), vms) in self.ways(*vmm, mode).into_iter().flat_map(|way| self.fleets(way))
+                    {
                         let variant = Variant {
                             vmm: vmm.name().to_owned(),
                             mode: mode.name.to_owned(),
@@ -166,6 +232,8 @@ impl Matrix {
                             without: without.map(|switch| switch.name.to_owned()),
                             memory_bytes: shape.memory.0,
                             cpus: shape.cpus.0,
+                            vms,
+                            start: shape.start,
                         };
                         if !variants.contains(&variant) {
                             variants.push(variant);
@@ -192,6 +260,13 @@ impl Matrix {
         let without: Vec<_> = [None].into_iter().chain(switches.map(Some)).collect();
         let caps = self.caps(mode).into_iter();
         caps.flat_map(|cap| without.iter().map(move |switch| (cap.clone(), *switch))).collect()
+    }
+
+    /// The way, with each size of a fleet.
+    fn fleets<Way: Clone>(&self, way: Way) -> Vec<(Way, Option<u32>)> {
+        let sizes = self.vms.iter().map(|vms| Some(vms.0));
+        let single = self.vms.is_empty().then_some(None);
+        sizes.chain(single).map(|vms| (way.clone(), vms)).collect()
     }
 
     fn caps(&self, mode: &Mode) -> Vec<Option<String>> {
@@ -226,6 +301,16 @@ mod tests {
     fn shapes_threads_and_modes() {
         let shape: Shape = "2x8G".parse().unwrap();
         assert_eq!((shape.cpus, shape.memory), (Cpus(2), Memory(8 << 30)));
+        for right in ["boot", "restore", "restore=512M"] {
+            assert!(right.parse::<Starts>().is_ok(), "{right}");
+        }
+        for wrong in ["", "Boot", "restore=", "restore=1", "boot=1G"] {
+            assert!(wrong.parse::<Starts>().is_err(), "{wrong}");
+        }
+        assert!("1G:256G".parse::<Resize>().is_ok() && "256G:1G".parse::<Resize>().is_ok());
+        for wrong in ["", "1G", "1G:1G", "1G:1100M", "1G-2G", ":1G"] {
+            assert!(wrong.parse::<Resize>().is_err(), "{wrong}");
+        }
         for wrong in ["2", "x8G", "0x8G", "1025x8G", "2x8", "8Gx2"] {
             assert!(wrong.parse::<Shape>().is_err(), "{wrong}");
         }
@@ -246,6 +331,7 @@ mod tests {
             vmms: vec![Kind::Flatboot, Kind::Qemu],
             modes: Mode::named("serial").into_iter().chain(Mode::named("parallel")).collect(),
             threads: vec![Threads("1".into()), Threads("50%".into())],
+            vms: Vec::new(),
             without: SWITCHES.iter().collect(),
         };
         let variants = matrix.variants();
@@ -263,6 +349,7 @@ mod tests {
             vmms,
             modes: MODES.iter().collect(),
             threads: Vec::new(),
+            vms: Vec::new(),
             without: SWITCHES.iter().collect(),
         };
         let of = |vmm: &str, variants: &[Variant]| -> Vec<Option<String>> {

@@ -8,8 +8,9 @@ mod stop;
 mod switches;
 mod vmm;
 
-pub use engine::{Finished, Request, run};
-pub use matrix::{Cpus, Matrix, Memory, Shape, Threads, describe, size};
+pub(crate) use engine::resumed;
+pub use engine::{Finished, Request, prepare, run};
+pub use matrix::{Cpus, Matrix, Memory, Resize, Shape, Starts, Threads, Vms, describe};
 pub use stop::Stop;
 pub use switches::{FULL_SET, Place, SWITCHES, Switch, Without};
 pub use vmm::{Choice, Guest, Kind, Vmm};

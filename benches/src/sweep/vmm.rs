@@ -9,8 +9,8 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER};
 use serde_json::json;
 
 use super::switches::{Place, Switch, word};
-use crate::observe::{Content, MarksFrom, Order, StagedFile, Until};
-use crate::results::HostPages;
+use crate::observe::{Content, MarksFrom, Order, Resize, StagedFile, Template, Until};
+use crate::results::{HostPages, Start};
 use crate::work::{DATA_DISK, DATA_FILE, LINKS, Link, ROOT_DISK};
 
 /// The kernel's images, by the names that its build gives them.
@@ -18,6 +18,9 @@ const VMLINUX: &str = "vmlinux";
 const BZIMAGE: &str = "bzImage";
 /// What a table is staged as.
 const TABLE: &str = "table.bin";
+
+/// What memory is changed by while a VM runs, in bytes: docs/elastic-memory.md.
+pub(super) const HELD_UNIT: u64 = 128 << 20;
 
 /// A kind of VMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -153,6 +156,8 @@ pub struct Guest<'a> {
     pub memory_bytes: u64,
     /// vCPUs.
     pub cpus: u16,
+    /// How it comes to have its memory, if it is not booted with it; that its guest waits for a line is in [`Guest::cmdline`].
+    pub start: Option<Start>,
     /// The table of the hand-off, for a VMM that does not make one itself.
     pub table: Option<&'a Path>,
     /// The disk with the userland of its workloads, if it is to work; that they are asked for is in [`Guest::cmdline`] already.
@@ -170,6 +175,8 @@ pub struct Watch {
     pub until: Until,
     /// The pages that the host may use.
     pub host_pages: HostPages,
+    /// VMs that are started at the same time, if it is a fleet.
+    pub vms: Option<u32>,
 }
 
 /// Paths of the files that an adapter stages, all in one directory.
@@ -202,7 +209,7 @@ impl Vmm {
         files.extend(self.firmware.as_deref().map(|firmware| copy("firmware.fd", firmware)));
         files.extend(guest.table.map(|table| copy(TABLE, table)));
         let (args, marks) = match self.kind {
-            Kind::Flatboot => (flatboot(guest, &staged, VMLINUX), timeline(&staged)),
+            Kind::Flatboot => (started(guest, &staged), timeline(&staged)),
             Kind::FlatbootUefi => {
                 let firmware = words(&["--firmware", &staged.text("firmware.fd")]);
                 ([flatboot(guest, &staged, BZIMAGE), firmware].concat(), timeline(&staged))
@@ -224,8 +231,9 @@ impl Vmm {
                 (words(&["--no-api", "--config-file", &staged.text("vm.json")]), MarksFrom::Nowhere)
             }
         };
-        let Watch { limit_ms, until, host_pages } = *watch;
-        Order { program: self.program.clone(), args, marks, files, limit_ms, until, host_pages }
+        let Watch { limit_ms, until, host_pages, vms } = *watch;
+        let (program, (template, resize)) = (self.program.clone(), prepared(guest, &staged));
+        Order { program, args, marks, files, limit_ms, until, host_pages, vms, template, resize }
     }
 }
 
@@ -249,9 +257,11 @@ fn escaped(path: &str) -> String {
 
 /// What flatboot and Cloud Hypervisor, whose names it took over, say alike.
 fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
+    let (size, most) = memory(guest);
+    let most = most.filter(|most| *most > size).map(|most| format!(",max={}M", most >> 20)).unwrap_or_default();
     pairs([
         ("--cpus", format!("boot={}", guest.cpus)),
-        ("--memory", format!("size={}M", guest.memory_bytes >> 20)),
+        ("--memory", format!("size={}M{most}", size >> 20)),
         ("--kernel", staged.text(kernel)),
         ("--initramfs", staged.text("initramfs")),
         ("--cmdline", guest.cmdline.clone()),
@@ -262,6 +272,61 @@ fn flatboot(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String>
     let own = words(&["--timeline", &staged.text("timeline"), "--shutdown-timeout", "0"]);
     let off = word(guest.without, Place::Study).map(|word| words(&["--study", word])).unwrap_or_default();
     [words(&["run"]), shared_words(guest, staged, kernel), own, off, flatboot_work(guest)].concat()
+}
+
+/// What flatboot gets on the way to the guest that is timed.
+fn started(guest: &Guest<'_>, staged: &Staged<'_>) -> Vec<String> {
+    let booted = flatboot(guest, staged, VMLINUX);
+    match guest.start {
+        None => booted,
+        Some(Start::Resized { .. }) => [booted, server(staged)].concat(),
+        Some(Start::Restored { from_bytes }) => {
+            let directory = template(staged).display().to_string();
+            let mut args = words(&["run", "--restore", &directory, "--timeline", &staged.text("timeline")]);
+            args.extend(words(&["--shutdown-timeout", "0"]));
+            if from_bytes.is_some() {
+                args.extend(words(&["--memory", &format!("size={}M", guest.memory_bytes >> 20)]));
+            }
+            args
+        }
+    }
+}
+
+/// In memory, as all other files are that a VMM finds; a directory cannot be renamed where those are in the emulated host.
+fn template(staged: &Staged<'_>) -> PathBuf {
+    Path::new("/dev/shm").join(staged.directory.file_name().unwrap_or_default())
+}
+
+fn server(staged: &Staged<'_>) -> Vec<String> {
+    words(&["--api-socket", &format!("path={}", staged.text("api"))])
+}
+
+/// What the observer does besides.
+fn prepared(guest: &Guest<'_>, staged: &Staged<'_>) -> (Option<Template>, Option<Resize>) {
+    let socket = staged.path("api");
+    match guest.start {
+        None => (None, None),
+        Some(Start::Restored { .. }) => {
+            let args = [flatboot(guest, staged, VMLINUX), server(staged)].concat();
+            (Some(Template { args, socket, directory: template(staged) }), None)
+        }
+        Some(Start::Resized { from_bytes }) => {
+            let to = guest.memory_bytes;
+            // The first request of all waits until the guest has made its plan of what it may get.
+            let first = if from_bytes < to { from_bytes + HELD_UNIT } else { to + HELD_UNIT };
+            (None, Some(Resize { socket, sizes: vec![first, from_bytes, to] }))
+        }
+    }
+}
+
+/// Memory at the start, and the most that there can be, in bytes.
+fn memory(guest: &Guest<'_>) -> (u64, Option<u64>) {
+    let memory = guest.memory_bytes;
+    match guest.start {
+        None | Some(Start::Restored { from_bytes: None }) => (memory, None),
+        Some(Start::Restored { from_bytes: Some(from) }) => (from, Some(memory)),
+        Some(Start::Resized { from_bytes }) => (memory.min(from_bytes), Some(memory.max(from_bytes))),
+    }
 }
 
 /// The devices of workloads.
@@ -352,13 +417,14 @@ mod tests {
             cmdline: "a b=\"c d\"".to_owned(),
             memory_bytes: 4 << 30,
             cpus: 3,
+            start: None,
             table: None,
             userland: None,
             without: None,
         }
     }
 
-    const WATCH: Watch = Watch { limit_ms: 9, until: Until::Init, host_pages: HostPages::Small };
+    const WATCH: Watch = Watch { limit_ms: 9, until: Until::Init, host_pages: HostPages::Small, vms: None };
 
     fn order(kind: Kind) -> Order {
         let firmware = kind.is_uefi().then(|| "/f".into());
@@ -367,6 +433,27 @@ mod tests {
 
     fn follows(order: &Order, option: &str, value: &str) -> bool {
         order.args.windows(2).any(|pair| pair[0] == option && pair[1] == value)
+    }
+
+    #[test]
+    fn a_vm_that_is_not_booted_is_made_ready_before() {
+        let order = |start| {
+            let vmm = Vmm { kind: Kind::Flatboot, program: "/vmm".to_owned(), firmware: None };
+            vmm.order(&Guest { start: Some(start), ..guest() }, Path::new("/d"), &WATCH)
+        };
+        let restored = order(Start::Restored { from_bytes: Some(1 << 30) });
+        assert!(follows(&restored, "--restore", "/dev/shm/d") && follows(&restored, "--memory", "size=4096M"));
+        let template = restored.template.unwrap();
+        assert!(template.args.join(" ").contains("--memory size=1024M,max=4096M") && restored.resize.is_none());
+        let same = order(Start::Restored { from_bytes: None });
+        assert!(!same.args.contains(&"--memory".to_owned()));
+        assert!(same.template.unwrap().args.join(" ").contains("--memory size=4096M --kernel"));
+        for (from, keys, first) in [(1, "size=1024M,max=4096M", 1152), (16, "size=4096M,max=16384M", 4224)] {
+            let resized = order(Start::Resized { from_bytes: from << 30 });
+            assert!(follows(&resized, "--memory", keys) && follows(&resized, "--api-socket", "path=/d/api"));
+            let sizes = resized.resize.unwrap().sizes;
+            assert_eq!(sizes, [first << 20, from << 30, 4 << 30]);
+        }
     }
 
     #[test]

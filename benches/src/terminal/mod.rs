@@ -8,4 +8,4 @@ mod text;
 pub use screen::{Screen, print};
 pub(crate) use screen::{bold, faint, fields, loud, warnings};
 pub(crate) use table::draw;
-pub(crate) use text::{Clock, bytes, count, decimals, plain, some_of, times, when};
+pub(crate) use text::{Clock, bytes, count, decimals, plain, size, some_of, times, when};

@@ -85,6 +85,16 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
+/// Bytes in the largest unit that leaves a whole number: "4 GiB".
+#[must_use]
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `spec`: the promises, listed or put to the test.
+//! `spec`: the promises, listed or put to the test, and what it runs beside VMs whose memory changes.
 
+use std::io::{self, Write};
+
+use anyhow::Result;
 use flatboot_bench::command::EXIT_HOST;
-use flatboot_bench::spec;
+use flatboot_bench::{resize, spec};
 
 use crate::cli::SpecArgs;
 use crate::failure::or;
+use crate::interrupts;
 
 /// What was asked for of them.
 pub(crate) fn run(args: &SpecArgs) -> u8 {
@@ -14,4 +18,11 @@ pub(crate) fn run(args: &SpecArgs) -> u8 {
         if args.list { spec::list(&args.names, &mut out).map(|()| 0) } else { spec::run(&args.options(), &mut out) };
     let misuse = result.as_ref().is_err_and(anyhow::Error::is::<spec::Misuse>);
     or(if misuse { 2 } else { EXIT_HOST }, result)
+}
+
+/// Does what is ordered: its answer is JSON on standard output.
+pub(crate) fn resize(order: &str) -> Result<u8> {
+    let done = resize::resize(&serde_json::from_str(order)?, &*interrupts::interrupted()?)?;
+    writeln!(io::stdout(), "{}", serde_json::to_string(&done)?)?;
+    Ok(0)
 }

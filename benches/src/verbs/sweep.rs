@@ -6,22 +6,30 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use flatboot_bench::observe;
-use flatboot_bench::sweep::{self, Finished, Stop};
+use flatboot_bench::slurm::{self, Spread};
+use flatboot_bench::sweep::{self, Finished, Stop, Vms};
 
-use crate::cli::{ObserveArgs, SweepArgs};
+use crate::cli::{ObserveArgs, On, SweepArgs};
 use crate::interrupts;
 
 /// Exit code of a sweep that was stopped: its file is good, and not complete.
 const EXIT_STOPPED: u8 = 3;
 
-/// The sweep.
-pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
-    let request = args.request();
+/// A sweep, of `fleets` if there are any.
+pub(crate) fn run(args: &SweepArgs, fleets: &[Vms]) -> Result<u8> {
+    let request = args.request(fleets);
     let stop = Arc::new(Stop::default());
     let asked = Arc::clone(&stop);
     interrupts::ask(move |signal| asked.ask(signal)).context("signals cannot be handled")?;
     let out = request.out.display();
-    match sweep::run(&request, &stop) {
+    let finished = match args.on {
+        On::Here => sweep::run(&request, &stop),
+        On::Slurm => {
+            let arguments = std::env::args_os().skip(1).collect();
+            slurm::run(&request, &Spread { tasks: args.tasks, arguments }, &stop)
+        }
+    };
+    match finished {
         Ok(Finished::Complete(results)) => {
             eprintln!("==> {} boots in {out}; flatboot-bench show {out}", results.boots.len());
             Ok(0)
@@ -47,6 +55,6 @@ pub(crate) fn observe(args: &ObserveArgs) -> Result<u8> {
     }
     let [order] = &*args.words else { bail!("observe: expected one order") };
     let order = serde_json::from_str(order)?;
-    writeln!(io::stdout(), "{}", serde_json::to_string(&observe::boot(&order, &*interrupts::interrupted()?)?)?)?;
+    writeln!(io::stdout(), "{}", serde_json::to_string(&observe::boots(&order, &*interrupts::interrupted()?)?)?)?;
     Ok(0)
 }

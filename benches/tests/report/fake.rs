@@ -69,6 +69,8 @@ pub(crate) fn sweep(cpus: &[u16], runs: u32) -> Results {
                     without: None,
                     memory_bytes: gib * GIB,
                     cpus: *cpus,
+                    vms: None,
+                    start: None,
                 });
             }
         }
@@ -82,7 +84,12 @@ pub(crate) fn sweep(cpus: &[u16], runs: u32) -> Results {
         work: Vec::new(),
     };
     let mut noise = Noise(42);
-    let boot = |(variant, round)| Boot { variant, round, end: End::Init(sample(&sweep.variants[variant], &mut noise)) };
+    let boot = |(variant, round)| Boot {
+        variant,
+        round,
+        node: None,
+        end: End::Init(sample(&sweep.variants[variant], &mut noise)),
+    };
     let boots = sweep.boots().map(boot).collect();
     Results { format: FORMAT.into(), version: VERSION, sweep, facts: facts(), boots }
 }
@@ -110,6 +117,7 @@ fn sample(variant: &Variant, noise: &mut Noise) -> Sample {
             host_memory_bytes: host_memory_bytes + (31 << 20),
             marks: Vec::new(),
             work: BTreeMap::new(),
+            began_ns: None,
         };
     }
     let mut ns = 0;
@@ -123,7 +131,8 @@ fn sample(variant: &Variant, noise: &mut Noise) -> Sample {
     let at = |name| marks.iter().find(|mark| mark.name == name).map(|mark| mark.ns);
     let init_ns = at("init-exec").unwrap_or(0);
     let (by_mark, console_ns, first_instruction_ns) = (true, init_ns + 70 * MS, at("first KVM_RUN"));
-    Sample { init_ns, by_mark, console_ns, first_instruction_ns, host_memory_bytes, marks, work: BTreeMap::new() }
+    let (work, began_ns) = (BTreeMap::new(), None);
+    Sample { init_ns, by_mark, console_ns, first_instruction_ns, host_memory_bytes, marks, work, began_ns }
 }
 
 fn facts() -> Facts {

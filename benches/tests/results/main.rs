@@ -83,6 +83,8 @@ fn variant(vmm: &str, mode: &str, gib: u64) -> Variant {
         without: None,
         memory_bytes: gib * GIB,
         cpus: 2,
+        vms: None,
+        start: None,
     }
 }
 
@@ -101,6 +103,7 @@ fn reached(init_ns: u64, host_memory_bytes: u64) -> End {
         host_memory_bytes,
         marks: vec![],
         work: BTreeMap::new(),
+        began_ns: None,
     })
 }
 
@@ -120,7 +123,7 @@ fn results(variants: Vec<Variant>, runs: u32, mut end: impl FnMut(&Variant, u32)
     };
     let boots = sweep
         .boots()
-        .map(|(variant, round)| Boot { variant, round, end: end(&sweep.variants[variant], round) })
+        .map(|(variant, round)| Boot { variant, round, node: None, end: end(&sweep.variants[variant], round) })
         .collect();
     Results { format: FORMAT.to_owned(), version: VERSION, sweep, facts: facts(), boots }
 }

@@ -11,26 +11,27 @@ const MOST: u64 = 1 << 20;
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    pub(super) fn is_granted(&self) -> bool {
+    pub(crate) fn is_granted(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
 /// Asks `socket` and waits for the answer, `limit` at the most for each part of it.
-pub(super) fn ask(socket: &Path, verb: &str, what: &str, body: &str, limit: Duration) -> io::Result<Answer> {
+pub(crate) fn ask(socket: &Path, verb: &str, what: &str, body: &str, limit: Duration) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(limit))?;
     let length = body.len();
-    write!(
-        stream,
+    let request = format!(
         "{verb} /api/v1/{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-    )?;
+    );
+    // In one write: a server that answers before it has read everything may be gone before a second one.
+    stream.write_all(request.as_bytes())?;
     read(BufReader::new(stream.take(MOST)))
 }
 
