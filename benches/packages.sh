@@ -43,6 +43,27 @@ as_root() {
 	fi
 }
 
+# Says every few seconds what the last line of LOG is, until it is ended.
+tell() {
+	local began=$SECONDS
+	trap 'kill $!; exit' TERM
+	while sleep 5 & wait $!; do
+		printf '    %ds: %.80s\n' $((SECONDS - began)) "$(tail -n 1 "$1")" >&2
+	done
+}
+
+# Runs "$@". What it prints is shown only if it fails.
+quietly() {
+	local rc=0
+	log=$(mktemp)
+	tell "$log" &
+	teller=$!
+	trap 'kill "$teller"; rm "$log"' EXIT
+	"$@" >"$log" 2>&1 || rc=$?
+	[ "$rc" -eq 0 ] || cat "$log" >&2
+	return "$rc"
+}
+
 main() {
 	local task package wanted missing=()
 	if ! command -v dpkg-query >/dev/null; then
@@ -58,8 +79,8 @@ main() {
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
 	echo "==> installing Debian packages: ${missing[*]}" >&2
-	as_root apt-get update -q >&2
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+	(quietly as_root apt-get update -q)
+	(quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}")
 }
 
 main "$@"
