@@ -56,8 +56,8 @@ const MEMORY: &str = "size=3G,thp=all";
 /// Reports are long: nothing of the kernel's own goes in between.
 const QUIET: &str = "quiet";
 /// Parts of a thousand by which sizes that are made from memory may differ: memory itself does, by what a kernel's image and
-/// the plan take.
-const APART: u64 = 2;
+/// the plan take, and free memory by what is under way at that moment.
+const APART: u64 = 5;
 /// Pages that one kernel may have in a zone more than another: 1 MiB.
 const APART_PAGES: u64 = 256;
 
