@@ -157,8 +157,8 @@ configure() {
     # A new identity at every boot; an empty file, unlike none, is no "first boot" with its extra services.
     : >"$1/etc/machine-id"
     mkdir -p "$1/etc/systemd/journald.conf.d" "$1/etc/systemd/system.conf.d" "$1/etc/systemd/logind.conf.d"
-    # The log is read on the machine or not at all: no second copy on the disk.
-    printf '[Journal]\nStorage=volatile\nForwardToSyslog=no\n' >"$1/etc/systemd/journald.conf.d/flatboot.conf"
+    # The log is read on the machine or not at all: no second copy on the disk, and none that grows with memory.
+    printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nForwardToSyslog=no\n' >"$1/etc/systemd/journald.conf.d/flatboot.conf"
     # The defaults wait 90 s for what hangs, longer than a boot test may take.
     printf '[Manager]\nDefaultTimeoutStopSec=10s\n' >"$1/etc/systemd/system.conf.d/flatboot.conf"
     printf '[Login]\nHandlePowerKey=poweroff\n' >"$1/etc/systemd/logind.conf.d/flatboot.conf"
