@@ -46,13 +46,16 @@ const ROUND: Duration = Duration::from_secs(120);
 pub struct Changes {
     machines: Vec<Machine>,
     each_round: Vec<Change>,
+    /// The first does not count.
+    rounds: usize,
     /// The timeline that has a [`RISE_MARK`] for each growth, if one is to be looked at.
     timeline: Option<PathBuf>,
 }
 
 impl Changes {
-    /// `rounds` of them, the first of which does not count.
-    pub(super) fn measure(self, bench: &Bench, rounds: usize, progress: &Progress) -> Result<Samples> {
+    /// Makes them, and says how long each took.
+    pub(super) fn measure(self, bench: &Bench, progress: &Progress) -> Result<Samples> {
+        let rounds = self.rounds;
         progress.show(&format!("{rounds} rounds of {} changes", self.each_round.len()));
         let order = Order { machines: self.machines, changes: self.each_round, rounds };
         let own = env::current_exe().context("flatboot-bench resize")?;
@@ -97,24 +100,23 @@ fn samples(done: Vec<Changed>, rises: Option<&[u64]>, warm_up: usize) -> Result<
     Ok(samples)
 }
 
-/// A VM of 1 GiB that has 2 GiB, 1, 256 and 1 again.
-pub(super) fn sizes(bench: &Bench, rounds: usize) -> Result<Changes> {
+/// A VM of 1 GiB that has 2 GiB, 1, 256 and 1 again, and then in the other order: what was done before leaves its traces. So half of
+/// `samples` rounds do.
+pub(super) fn sizes(bench: &Bench, samples: usize) -> Result<Changes> {
+    let rounds = samples / 2 + 1;
     let timeline = bench.shared("timeline.json");
     let guest = bench.guest("guest")?.memory("size=1G,max=256G").cmdline("memmap_init=ondemand").timeline(&timeline);
-    let machine = flatboot(bench, &guest.checks(&format!("rises={}", 2 * rounds)), RISES);
+    let machine = flatboot(bench, &guest.checks(&format!("rises={}", 4 * rounds)), RISES);
     let change = |name: &str, gib, then: Option<&str>| Change {
         machine: 0,
         name: name.to_owned(),
         bytes: gib * GIB,
         then: then.map(str::to_owned),
     };
-    let changes = vec![
-        change(MORE, 1, Some(RISES)),
-        change(LESS, 0, None),
-        change(FAR_MORE, 255, Some(RISES)),
-        change(FAR_LESS, 0, None),
-    ];
-    Ok(Changes { machines: vec![machine], each_round: changes, timeline: Some(timeline) })
+    let near = [change(MORE, 1, Some(RISES)), change(LESS, 0, None)];
+    let far = [change(FAR_MORE, 255, Some(RISES)), change(FAR_LESS, 0, None)];
+    let each_round = [&near, &far, &far, &near].map(|two| two.to_vec()).concat();
+    Ok(Changes { machines: vec![machine], each_round, rounds, timeline: Some(timeline) })
 }
 
 /// Two VMs of 1 GiB that get 2 GiB, fill them, empty them and give them back: flatboot's and one of stock 6.12 under QEMU with
@@ -134,7 +136,7 @@ pub(super) fn freed(bench: &Bench, rounds: usize) -> Result<Changes> {
         [change(filled, 2, "\"check\":\"hog\""), change(freed, 0, TOTAL)]
     };
     let changes = [of(0, "2 GiB more, flatboot", FREED), of(1, "2 GiB more, virtio-mem", FREED_QEMU)].concat();
-    Ok(Changes { machines: machines.to_vec(), each_round: changes, timeline: None })
+    Ok(Changes { machines: machines.to_vec(), each_round: changes, rounds, timeline: None })
 }
 
 /// QEMU with `guest`, which has 1 GiB, and 2 GiB of virtio-mem that it does not have yet.

@@ -205,7 +205,7 @@ impl Runner<'_> {
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
         let samples = match claim.source {
             Source::Boots(variants) => bench.measure(&variants(bench)?, runs, &self.stop, progress)?,
-            Source::Changes(changes) => changes(bench, runs + 1)?.measure(bench, runs + 1, progress)?,
+            Source::Changes(changes) => changes(bench, runs + 1)?.measure(bench, progress)?,
         };
         let mut outcome = claim.judge(&samples, runs);
         let file = sample_file(name, &self.options.keep);
