@@ -148,7 +148,7 @@ const ROUND: Duration = Duration::from_secs(10);
 const SIZES: [u64; 4] = [2048, 1024, 262_144, 1024];
 
 /// Rounds, and what the ratio may be. The promises `grow` and `shrink` are held to less, by more: here only what grows with memory shows.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 7;
 const MOST: f64 = 3.0;
 /// What flatboot's own and its guest's memory may grow by when the guest does.
 const MOST_KIB: u64 = 16 << 10;
