@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
+use flatboot_handoff::SECTION_SIZE;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -13,7 +14,7 @@ use super::matrix::{Matrix, describe};
 use super::setup;
 use super::stop::Stop;
 use super::switches::{FULL_SET, Place, Switch, word};
-use super::vmm::{Choice, Guest, HELD_UNIT, Kind, Vmm, Watch};
+use super::vmm::{Choice, Guest, Kind, Vmm, Watch};
 use crate::backend::Backend;
 use crate::command::Command;
 use crate::host::HostOptions;
@@ -150,7 +151,7 @@ fn check_starts(request: &Request) -> Result<()> {
     for (shape, start) in starts() {
         if let Start::Restored { from_bytes: Some(from) } = start {
             let more = shape.memory.bytes().checked_sub(from);
-            let fits = more.is_some_and(|more| more.is_multiple_of(HELD_UNIT));
+            let fits = more.is_some_and(|more| more.is_multiple_of(SECTION_SIZE));
             ensure!(
                 fits,
                 "--start restore={}: {} must be as much, or more by a multiple of 128 MiB",

@@ -4,8 +4,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use flatboot_handoff::SECTION_SIZE;
+
 use super::switches::Switch;
-use super::vmm::{HELD_UNIT, Kind};
+use super::vmm::Kind;
 use crate::modes::{MODES, Mode};
 use crate::results::{Start, Variant};
 use crate::terminal::size;
@@ -150,7 +152,7 @@ impl FromStr for Resize {
         let (from, to) = text.split_once(':').ok_or_else(wrong)?;
         let resize = Self { from: from.parse()?, to: to.parse()? };
         let difference = resize.from.bytes().abs_diff(resize.to.bytes());
-        if difference == 0 || !difference.is_multiple_of(HELD_UNIT) { Err(wrong()) } else { Ok(resize) }
+        if difference == 0 || !difference.is_multiple_of(SECTION_SIZE) { Err(wrong()) } else { Ok(resize) }
     }
 }
 

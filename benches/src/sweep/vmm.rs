@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER};
+use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, SECTION_SIZE};
 use serde_json::json;
 
 use super::switches::{Place, Switch, word};
@@ -18,9 +18,6 @@ const VMLINUX: &str = "vmlinux";
 const BZIMAGE: &str = "bzImage";
 /// What a table is staged as.
 const TABLE: &str = "table.bin";
-
-/// What memory is changed by while a VM runs, in bytes: docs/elastic-memory.md.
-pub(super) const HELD_UNIT: u64 = 128 << 20;
 
 /// A kind of VMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -313,7 +310,7 @@ fn prepared(guest: &Guest<'_>, staged: &Staged<'_>) -> (Option<Template>, Option
         Some(Start::Resized { from_bytes }) => {
             let to = guest.memory_bytes;
             // The first request of all waits until the guest has made its plan of what it may get.
-            let first = if from_bytes < to { from_bytes + HELD_UNIT } else { to + HELD_UNIT };
+            let first = from_bytes.min(to) + SECTION_SIZE;
             (None, Some(Resize { socket, sizes: vec![first, from_bytes, to] }))
         }
     }
