@@ -14,6 +14,8 @@ pub mod input;
 pub mod ioapic;
 pub mod mark;
 pub mod power;
+#[cfg(any(test, fuzzing))]
+mod program;
 pub mod pvpanic;
 pub mod queued;
 pub mod running;

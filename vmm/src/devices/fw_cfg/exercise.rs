@@ -13,6 +13,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::{Content, FileName, FwCfg, Items, key};
 use crate::devices::Bus;
 use crate::devices::bus::lock;
+use crate::devices::program::Program;
 use crate::devices::running::Running;
 use crate::layout::PORT_FW_CFG;
 use crate::memory::GuestMemory;
@@ -29,48 +30,33 @@ const LONG: Duration = Duration::from_secs(60);
 const FILE_LENGTH: u64 = 5000;
 const FILE_START: u64 = 3;
 
-/// Bytes as numbers, until they run out.
-struct Program<'a>(&'a [u8]);
+/// An address: mostly inside guest memory or at its edges, sometimes anywhere.
+fn address(program: &mut Program<'_>) -> Option<u64> {
+    let low = u64::from(program.half()?);
+    Some(match program.byte()? {
+        0..=139 => low,
+        140..=179 => HIGH_START + low,
+        180..=209 => LOW_SIZE as u64 - (low & 0x1f),
+        210..=239 => u64::MAX - low,
+        _ => u64::from_le_bytes(program.take()?),
+    })
+}
 
-impl Program<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
+/// A length: mostly one that a request would have, sometimes any.
+fn length(program: &mut Program<'_>) -> Option<u32> {
+    Some(match program.byte()? {
+        kind @ 0..=63 => kind.into(),
+        64..=223 => program.half()?.into(),
+        _ => program.word()?,
+    })
+}
 
-    fn byte(&mut self) -> Option<u8> {
-        self.take().map(|[byte]| byte)
-    }
-
-    /// An address: mostly inside guest memory or at its edges, sometimes anywhere.
-    fn address(&mut self) -> Option<u64> {
-        let low = u64::from(u16::from_le_bytes(self.take()?));
-        Some(match self.byte()? {
-            0..=139 => low,
-            140..=179 => HIGH_START + low,
-            180..=209 => LOW_SIZE as u64 - (low & 0x1f),
-            210..=239 => u64::MAX - low,
-            _ => u64::from_le_bytes(self.take()?),
-        })
-    }
-
-    /// A length: mostly one that a request would have, sometimes any.
-    fn length(&mut self) -> Option<u32> {
-        Some(match self.byte()? {
-            kind @ 0..=63 => kind.into(),
-            64..=223 => u16::from_le_bytes(self.take()?).into(),
-            _ => u32::from_le_bytes(self.take()?),
-        })
-    }
-
-    /// A key: mostly one that there is.
-    fn key(&mut self) -> Option<u16> {
-        Some(match self.byte()? {
-            kind @ 0..=191 => u16::from(kind & 0x3f),
-            _ => u16::from_le_bytes(self.take()?),
-        })
-    }
+/// A key: mostly one that there is.
+fn some_key(program: &mut Program<'_>) -> Option<u16> {
+    Some(match program.byte()? {
+        kind @ 0..=191 => u16::from(kind & 0x3f),
+        _ => program.half()?,
+    })
 }
 
 struct Machine {
@@ -118,9 +104,9 @@ impl Machine {
     /// One step; `None` when the program ends.
     fn step(&self, program: &mut Program<'_>) -> Option<()> {
         match program.byte()? % 8 {
-            0 => self.write(0, &program.key()?.to_le_bytes()),
+            0 => self.write(0, &some_key(program)?.to_le_bytes()),
             1 => {
-                let width = usize::from(u16::from_le_bytes(program.take()?) % 4097);
+                let width = usize::from(program.half()? % 4097);
                 self.read(1, &mut vec![0; width]);
             }
             2 => {
@@ -135,9 +121,9 @@ impl Machine {
             }
             4 => self.pause(program.byte()? % 2 == 0),
             _ => {
-                let (at, key, operations) = (program.address()?, program.key()?, program.byte()?);
+                let (at, key, operations) = (address(program)?, some_key(program)?, program.byte()?);
                 let control = u32::from(key) << 16 | u32::from(operations);
-                self.transfer(at, control, program.length()?, program.address()?);
+                self.transfer(at, control, length(program)?, address(program)?);
             }
         }
         Some(())

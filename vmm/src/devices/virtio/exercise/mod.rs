@@ -18,6 +18,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::block::Settings;
 use super::{VirtioMmio, VirtioWorker};
 use crate::devices::bus::BusDevice;
+use crate::devices::program::Program;
 use crate::memory::{GuestMemory, guest};
 use crate::state::{DeviceState, VirtioState};
 use host::{Made, Peer};
@@ -36,50 +37,27 @@ const AVAILABLE: u64 = 0x2000;
 const USED: u64 = 0x3000;
 const QUEUE_SIZE: u16 = 16;
 
-/// Bytes as numbers, until they run out.
-struct Program<'a>(&'a [u8]);
+/// An address: mostly inside guest memory or at its edges, sometimes anywhere.
+fn address(program: &mut Program<'_>) -> Option<u64> {
+    let low = u64::from(program.half()?);
+    Some(match program.byte()? {
+        0..=159 => low,
+        160..=199 => HIGH_START + (low & 0x7fff),
+        200..=219 => HIGH_START + low,
+        220..=239 => u64::MAX - low,
+        _ => u64::from_le_bytes(program.take()?),
+    })
+}
 
-impl Program<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take().map(|[byte]| byte)
-    }
-
-    fn half(&mut self) -> Option<u16> {
-        self.take().map(u16::from_le_bytes)
-    }
-
-    fn word(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    /// An address: mostly inside guest memory or at its edges, sometimes anywhere.
-    fn address(&mut self) -> Option<u64> {
-        let low = u64::from(self.half()?);
-        Some(match self.byte()? {
-            0..=159 => low,
-            160..=199 => HIGH_START + (low & 0x7fff),
-            200..=219 => HIGH_START + low,
-            220..=239 => u64::MAX - low,
-            _ => u64::from_le_bytes(self.take()?),
-        })
-    }
-
-    /// A length: mostly one that a request would have, sometimes any.
-    fn length(&mut self) -> Option<u32> {
-        Some(match self.byte()? {
-            kind @ 0..=15 => kind.into(),
-            16..=63 => 16,
-            64..=127 => 512,
-            128..=223 => self.half()?.into(),
-            _ => self.word()?,
-        })
-    }
+/// A length: mostly one that a request would have, sometimes any.
+fn length(program: &mut Program<'_>) -> Option<u32> {
+    Some(match program.byte()? {
+        kind @ 0..=15 => kind.into(),
+        16..=63 => 16,
+        64..=127 => 512,
+        128..=223 => program.half()?.into(),
+        _ => program.word()?,
+    })
 }
 
 /// A device with the program's hands on it.
@@ -144,7 +122,7 @@ impl Machine {
 
     /// One descriptor in the table of "bring up".
     fn describe(&self, program: &mut Program<'_>, index: u16) -> Option<()> {
-        let (address, length) = (program.address()?, program.length()?);
+        let (address, length) = (address(program)?, length(program)?);
         let (flags, next) = (u16::from(program.byte()?), program.byte()?);
         let next = if next < 0x80 { index.wrapping_add(1) } else { u16::from(next) & 0x1f };
         let mut descriptor = [0; 16];
@@ -167,11 +145,11 @@ impl Machine {
                 let _ = self.transport.write((offset & 0x1ff).into(), data.get(..width)?);
             }
             3 => {
-                let (offset, mut data) = (program.address()?, [0; 8]);
+                let (offset, mut data) = (address(program)?, [0; 8]);
                 let width = usize::from(program.byte()? % 9);
                 self.transport.read(offset & 0x1fff, data.get_mut(..width)?);
             }
-            4 => self.poke(program.address()?, &program.take::<8>()?),
+            4 => self.poke(address(program)?, &program.take::<8>()?),
             5 | 6 => {
                 let index = u16::from(program.byte()?) & 0x1f;
                 self.describe(program, index)?;
@@ -184,7 +162,7 @@ impl Machine {
             }
             9 => {
                 // A header: of a block request, and, in what a disk does not look at, of a vsock packet.
-                let (address, kind, sector) = (program.address()?, program.byte()?, program.byte()?);
+                let (address, kind, sector) = (address(program)?, program.byte()?, program.byte()?);
                 self.poke(address, &u32::from(kind & 0x0f).to_le_bytes());
                 self.poke(address.wrapping_add(8), &u64::from(sector).to_le_bytes());
                 if kind & 0x80 != 0 {
