@@ -8,7 +8,7 @@ use super::promise::{Promise, Proof, Section};
 use super::samples::Samples;
 use super::speed::{
     self, Claim,
-    Source::{Boots, Changes},
+    Source::{self, Boots, Changes},
 };
 use super::sweeps::{Measure, SweepClaim};
 use crate::guest::EXEC;
@@ -211,51 +211,24 @@ pub const PROMISES: &[Promise] = &[
             also: speed::nothing,
         }),
     },
-    Promise {
-        name: "grow",
-        section: Section::Speed,
-        statement: "a VM of 1 GiB grows to 256 GiB, from the request to the guest's MemTotal, in {bound} times the time to 2 GiB (`ondemand`)",
-        proof: Proof::Speed(Claim {
-            step: (changes::ASKED, changes::RISEN),
-            source: Changes(changes::sizes),
-            above: changes::FAR_MORE,
-            below: changes::MORE,
-            bound: Bound::AtMost(1.1),
-            rounds: ROUNDS_OF_CLOSE_BOUNDS,
-            cpus: 1,
-            also: speed::nothing,
-        }),
-    },
-    Promise {
-        name: "shrink",
-        section: Section::Speed,
-        statement: "255 GiB that were never filled go back in {bound} times the time of 1 GiB (`ondemand`)",
-        proof: Proof::Speed(Claim {
-            step: (changes::ASKED, changes::DONE),
-            source: Changes(changes::sizes),
-            above: changes::FAR_LESS,
-            below: changes::LESS,
-            bound: Bound::AtMost(1.2),
-            rounds: ROUNDS_OF_CLOSE_BOUNDS,
-            cpus: 1,
-            also: speed::nothing,
-        }),
-    },
-    Promise {
-        name: "shrink-filled",
-        section: Section::Speed,
-        statement: "2 GiB that were filled and are empty again go back in {bound} times the time that virtio-mem takes stock 6.12 under QEMU",
-        proof: Proof::Speed(Claim {
-            step: (changes::ASKED, changes::DONE),
-            source: Changes(changes::freed),
-            above: changes::FREED,
-            below: changes::FREED_QEMU,
-            bound: Bound::AtMost(0.2),
-            rounds: 1,
-            cpus: 1,
-            also: speed::nothing,
-        }),
-    },
+    changed(
+        "grow",
+        "a VM of 1 GiB grows to 256 GiB, from the request to the guest's MemTotal, in {bound} times the time to 2 GiB (`ondemand`)",
+        (Changes(changes::sizes), changes::RISEN, ROUNDS_OF_CLOSE_BOUNDS),
+        (changes::FAR_MORE, changes::MORE, 1.1),
+    ),
+    changed(
+        "shrink",
+        "255 GiB that were never filled go back in {bound} times the time of 1 GiB (`ondemand`)",
+        (Changes(changes::sizes), changes::DONE, ROUNDS_OF_CLOSE_BOUNDS),
+        (changes::FAR_LESS, changes::LESS, 1.2),
+    ),
+    changed(
+        "shrink-filled",
+        "2 GiB that were filled and are empty again go back in {bound} times the time that virtio-mem takes stock 6.12 under QEMU",
+        (Changes(changes::freed), changes::DONE, 1),
+        (changes::FREED, changes::FREED_QEMU, 0.2),
+    ),
     Promise {
         name: "clocks",
         section: Section::Speed,
@@ -488,6 +461,26 @@ const fn firmware(
             also,
         }),
     }
+}
+
+/// VMs whose memory is changed while they run, from the request to a mark: how long the one change takes against the other.
+const fn changed(
+    name: &'static str,
+    statement: &'static str,
+    (source, mark, rounds): (Source, &'static str, usize),
+    (above, below, at_most): (&'static str, &'static str, f64),
+) -> Promise {
+    let claim = Claim {
+        step: (changes::ASKED, mark),
+        source,
+        above,
+        below,
+        bound: Bound::AtMost(at_most),
+        rounds,
+        cpus: 1,
+        also: speed::nothing,
+    };
+    Promise { name, section: Section::Speed, statement, proof: Proof::Speed(claim) }
 }
 
 const fn first_use(
