@@ -52,7 +52,8 @@ tell() {
 	done
 }
 
-# Runs "$@". What it prints is shown only if it fails.
+# Runs "$@". What it prints is shown only if it fails. In the foreground, unlike run_logged() of build-lib.sh: sudo may ask
+# for a password, and Ctrl-C is apt's to handle.
 quietly() {
 	local rc=0
 	log=$(mktemp)
