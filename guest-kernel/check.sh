@@ -75,13 +75,13 @@ check_apply() {
 check_alone() {
 	local p
 	cp -r "$work/src" "$work/alone"
-	for p in "$here"/patches/hash/[0-9]*.patch; do
+	for p in "$here"/patches/{hash,fixes}/[0-9]*.patch; do
 		patch -d "$work/alone" -p1 --batch --forward --fuzz=0 <"$p" >"$work/patch.log" 2>&1 && continue
 		failed "${p##*/} does not apply to the base alone:"
 		cat "$work/patch.log"
 		return
 	done
-	passed "patches/hash applies to the base alone"
+	passed "patches/hash and patches/fixes apply to the base alone"
 }
 
 check_headers() {
@@ -137,7 +137,7 @@ main() {
 	for tool in patch perl tar xz cmp; do
 		command -v "$tool" >/dev/null || die "$tool is not installed"
 	done
-	patches=("$here"/patches/{boot,hash,elastic,run}/!(0000-*).patch)
+	patches=("$here"/patches/{boot,hash,elastic,run,fixes}/!(0000-*).patch)
 	[ -f "${patches[0]:-}" ] || die "there are no patches in $here/patches/boot"
 	work=$(mktemp -d)
 	trap 'rm -rf -- "$work"' EXIT
@@ -146,6 +146,7 @@ main() {
 	check_series "$here/patches/hash" 1
 	check_series "$here/patches/elastic" 0
 	check_series "$here/patches/run" 0
+	check_series "$here/patches/fixes" 1
 	check_alone
 	check_apply && check_headers
 	check_style

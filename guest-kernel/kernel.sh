@@ -15,7 +15,7 @@ fragments=()    # of its configuration
 # What the kernel called $name is made of: sets patches and fragments.
 describe() {
 	local boot=("$here"/patches/boot/!(0000-*).patch) config=$here/config
-	local after=("$here"/patches/{hash,elastic,run}/!(0000-*).patch)
+	local after=("$here"/patches/{hash,elastic,run,fixes}/!(0000-*).patch)
 	patches=()
 	case $name in
 	guest | base | debug | kasan | rt)
