@@ -10,6 +10,7 @@ use crate::api::Listen;
 use crate::config::{ConfigError, OptionError, OutputFile};
 use crate::field::Field;
 use crate::inherited;
+use crate::keeper;
 use crate::run::Outside;
 
 const API: Field = Field::section("api_socket");
@@ -38,7 +39,7 @@ enum Place {
 }
 
 impl OutsideArgs {
-    /// What they mean. Events that were in the file are gone behind this.
+    /// What they mean. Events that were in the file are gone behind this, but for those of a VM that starts again.
     pub fn open(self) -> Result<Outside, ConfigError> {
         let api = self.api_socket.map(|text| place(API, &text)).transpose()?;
         let events = self.event_monitor.map(|text| place(EVENTS, &text)).transpose()?;
@@ -67,7 +68,13 @@ fn place(option: Field, text: &str) -> Result<Place, OptionError> {
 
 fn open_events(place: Place) -> Result<File, ConfigError> {
     match place {
-        Place::Path(path) => Ok(OutputFile::open(EVENTS, Path::new(&path))?.commit()?),
+        Place::Path(path) => {
+            let mut file = OutputFile::open(EVENTS, Path::new(&path))?;
+            if keeper::has_restarted() {
+                file.append();
+            }
+            Ok(file.commit()?)
+        }
         Place::Descriptor(number) => inherited::duplicate(number).map(File::from).map_err(|error| {
             let must = format!("{error}: must be a file that this process was started with");
             OptionError::word(EVENTS, &format!("fd={number}"), &must).into()

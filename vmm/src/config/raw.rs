@@ -224,7 +224,7 @@ pub struct RawConfig {
 
     /// Start the VM again when the guest resets, instead of ending
     ///
-    /// --serial file=FILE is appended to. After a reset within a second of the start, flatboot waits 100 ms.
+    /// The files of --serial and --event-monitor are appended to. After a reset within a second of the start, flatboot waits 100 ms.
     #[arg(long)]
     pub restart_on_reset: bool,
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -20,6 +20,9 @@ use crate::usage::Usage;
 
 /// A guest that says that it runs, and nothing else: `mov dx, 0x3f8; mov al, 'R'; out dx, al; 1: jmp 1b`
 pub(crate) const RUNS: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfe];
+
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 /// What a test does on a host.
 type Body = fn(&Host) -> Result<(), Failed>;
@@ -95,10 +98,11 @@ pub(crate) fn trials(host: &Arc<Host>) -> Vec<Trial> {
         Trial::test(name, move || check(&host, needs, Some(line))).with_ignored_flag(ignored)
     });
     let this = Arc::clone(host);
-    let guests: [(&str, Needs, Body); 3] = [
+    let guests: [(&str, Needs, Body); 4] = [
         ("a guest that KVM cannot go on with: KVM is to blame", Needs::UnusableKvm, failed_guest),
         ("a guest that KVM can go on with: KVM is not tried before", Needs::OpenKvm, untried),
         ("a guest that only resets can do so for ever", Needs::OpenKvm, resets),
+        ("a guest that resets: its files have all of its lives", Needs::OpenKvm, lives),
     ];
     let guests = guests.map(|(name, needs, body)| {
         let (ignored, host) = (host.skips(name, needs), Arc::clone(host));
@@ -215,6 +219,37 @@ fn resets(_host: &Host) -> Result<(), Failed> {
     tell("a VM's reset", times, &before, &after);
     assert!(after.is_back_at(&before), "more than {before:?}: {after:?}");
     assert!(stopped.success() && marks.iter().all(|mark| *mark == b'R') && !said.contains("error"), "{said}");
+    Ok(())
+}
+
+/// Each life has a process of its own, and all have the same files; what was in them before is gone. None of them makes the
+/// console larger than it may be.
+fn lives(_host: &Host) -> Result<(), Failed> {
+    const LIVES: usize = 3;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("events");
+    fs::write(directory.path().join("kernel"), program(RESET))?;
+    fs::write(&file, "somebody else's")?;
+    fs::write(directory.path().join("console"), "somebody else's")?;
+    let mut flatboot = Command::new(FLATBOOT);
+    flatboot.args(["run", "--restart-on-reset", "--kernel", "kernel", "--rng", "off", "--memory", "size=64M"]);
+    flatboot.args(["--serial", "file=console", "--serial-limit", "2", "--event-monitor", "events"]);
+    let mut flatboot = flatboot.current_dir(directory.path()).stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let starts = || fs::read_to_string(&file).map_or(0, |text| text.matches("\"starting\"").count());
+    let began = Instant::now();
+    while starts() <= LIVES && flatboot.try_wait()?.is_none() && began.elapsed() < LONG {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let stopped = Command::new("kill").arg(flatboot.id().to_string()).status()?;
+    flatboot.wait()?;
+    let text = fs::read_to_string(&file)?;
+    let events = serde_json::Deserializer::from_str(&text).into_iter::<Value>().collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<_> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    let life = ["starting", "booting", "booted", "shutdown", "shutdown"];
+    let lives: Vec<_> = names.chunks(life.len()).take(LIVES).collect();
+    assert!(stopped.success() && lives == [life; LIVES], "{names:?}");
+    // Each life has written one, and the third one too many.
+    assert_eq!(fs::read(directory.path().join("console"))?, b"RR");
     Ok(())
 }
 
