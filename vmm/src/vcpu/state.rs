@@ -7,8 +7,11 @@ use std::cmp::Ordering;
 use kvm_bindings::{Msrs, kvm_msr_entry};
 use kvm_ioctls::VcpuFd;
 
+use crate::field::Field;
 use crate::state::VcpuState;
 use crate::vm::{VmError, ioctl};
+
+const NESTED: Field = Field::of("cpus", "nested");
 
 /// The guest's clock register, which goes on meanwhile,
 const MSR_TSC: u32 = 0x10;
@@ -26,7 +29,7 @@ pub enum StateError {
     #[error(transparent)]
     Kvm(#[from] VmError),
     /// A guest that is itself a host.
-    #[error("the guest runs VMs of its own, which cannot be saved: must have ended them, or have --cpus nested=off")]
+    #[error("the guest runs VMs of its own, which cannot be saved: must have ended them, or be without {NESTED}")]
     Nested,
     /// A register that this host's KVM does not know so.
     #[error("model-specific register {index:#x}: this host's KVM does not take {value:#x} for it")]
@@ -126,6 +129,16 @@ fn set_msr(vcpu: &VcpuFd, entry: kvm_msr_entry) -> Result<(), StateError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::in_options;
+
+    /// Who asks for a snapshot has no command line.
+    #[test]
+    fn what_cannot_be_saved_is_said_by_its_field() {
+        let line =
+            "the guest runs VMs of its own, which cannot be saved: must have ended them, or be without cpus.nested";
+        assert_eq!(StateError::Nested.to_string(), line);
+        assert!(in_options(|| StateError::Nested.to_string()).ends_with(" without --cpus nested"));
+    }
 
     #[test]
     fn a_clock_goes_on_by_what_has_passed() {
