@@ -50,7 +50,8 @@ impl Drop for RawTerminal {
 }
 
 /// Gives standard input its own mode back, if it is raw. For exit paths that drop no [`RawTerminal`]: before
-/// `process::exit`, and where fatal signals are handled. Not async-signal-safe; call it from an ordinary thread.
+/// `process::exit`, and in handlers of fatal signals, for which it is safe: it allocates nothing, waits for no lock, and calls
+/// nothing but the kernel.
 pub fn restore() {
     let mut saved = match SAVED.try_lock() {
         Ok(saved) => saved,
@@ -70,7 +71,7 @@ pub fn restore() {
 /// Standard input is a terminal, and this process's group is its foreground group. Changing the mode from the background
 /// would stop the process (SIGTTOU).
 fn is_ours() -> bool {
-    io::stdin().is_terminal() && tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
+    stdin().is_terminal() && tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
 }
 
 /// Bytes as typed, one by one, no signals, no echo.
