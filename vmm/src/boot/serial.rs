@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use super::wiring::{DevicesError, host, line};
@@ -30,6 +31,22 @@ pub(super) struct Serial {
     pub(super) writer: Option<QueueWriter<File>>,
 }
 
+impl Serial {
+    /// What writes to `file` without waiting for it.
+    fn queue(&mut self, file: File, counters: &Arc<SerialCounters>) -> Result<Box<dyn Write + Send>, DevicesError> {
+        let (queued, writer) = queued::queue(file, Arc::clone(counters)).map_err(host("serial output"))?;
+        self.writer = Some(writer);
+        Ok(Box::new(queued))
+    }
+}
+
+/// Standard output, if it is a regular file: writing to that takes as long as its disk does. Of a terminal or a pipe, whoever reads
+/// it is waited for, so that nothing is lost.
+fn stdout_file() -> io::Result<Option<File>> {
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
 /// Puts the serial port on its bus.
 pub(super) fn serial(
     config: &mut MachineConfig,
@@ -45,15 +62,17 @@ pub(super) fn serial(
     let mut room = u64::MAX;
     // The port stays, whatever is left of its configuration.
     let output: Box<dyn Write + Send> = match std::mem::replace(&mut config.serial, SerialConfig::Null) {
-        SerialConfig::Tty => Box::new(io::stdout()),
+        SerialConfig::Tty => match stdout_file().map_err(host("serial output"))? {
+            Some(file) => serial.queue(file, &counters)?,
+            None => Box::new(io::stdout()),
+        },
         SerialConfig::File(output) => {
             let file = output.writer()?;
             // What an earlier guest has left there counts.
             let there = if output.appends() { file.metadata().map_or(0, |file| file.len()) } else { 0 };
             room = config.serial_limit.map_or(u64::MAX, |limit| limit.saturating_sub(there));
-            let (queued, writer) = queued::queue(file, Arc::clone(&counters)).map_err(host("serial output"))?;
-            (serial.file, serial.writer) = (Some(output), Some(writer));
-            Box::new(queued)
+            serial.file = Some(output);
+            serial.queue(file, &counters)?
         }
         SerialConfig::Null | SerialConfig::Off => Box::new(io::sink()),
     };

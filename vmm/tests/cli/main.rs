@@ -19,6 +19,7 @@ mod outputs;
 mod passt;
 mod print;
 mod refusal;
+mod stdout;
 mod terminal;
 mod values;
 mod vsock;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
     trials.extend(net::trials(&host));
     trials.extend(passt::trials(&host));
     trials.extend(vsock::trials(&host));
+    trials.extend(stdout::trials(&host));
     trials.extend(terminal::trials(&host));
     trials.extend(log::trials(&host));
     libtest_mimic::run(&arguments, trials).exit_code()
