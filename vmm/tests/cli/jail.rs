@@ -210,9 +210,27 @@ fn fw_cfg() -> Result<(), Failed> {
 
 /// No program that a fault could start inherits a file, and no core dump has guest memory in it.
 fn descriptors() -> Result<(), Failed> {
+    // Everything that opens a file or makes a socket.
+    let files = "--disk path=@/disk --serial file=@/console --timeline @/timeline --log-file @/log --initramfs @/efi";
+    let sockets = "--api-socket path=@/socket --event-monitor path=@/events --vsock cid=3,socket=@/vsock";
+    let memory = "--memory size=512M,shared=on";
+    for console in ["socket=@/second", "pty"] {
+        let vm = Vm::start(&format!("--kernel @/kernel {memory} {files} {sockets} --console {console}"))?;
+        let said = vm.directory.path().join("console");
+        wait("the guest runs", || fs::read(&said).is_ok_and(|said| !said.is_empty()))?;
+        let open = close_on_exec(&vm)?;
+        let has = |name: &str| open.iter().any(|file| file.ends_with(name));
+        assert!(["disk", "console", "timeline", "log", "events"].into_iter().all(has), "{open:?}");
+        assert_eq!(has("ptmx"), console == "pty", "{open:?}");
+        memory_stays(&vm)?;
+    }
+    Ok(())
+}
+
+/// All that it has open beside what it was started with, none of which a program that it starts would have.
+fn close_on_exec(vm: &Vm) -> Result<Vec<String>, Failed> {
     const O_CLOEXEC: u32 = 0o2_000_000;
-    let mut vm = Vm::start("--kernel @/kernel --memory size=512M,shared=on --disk path=@/disk")?;
-    vm.runs()?;
+    let mut open = Vec::new();
     for entry in fs::read_dir(format!("/proc/{}/fdinfo", vm.child.id()))? {
         let number = entry?.file_name().into_string().map_err(|_| "no number")?;
         let info = vm.proc(&format!("fdinfo/{number}"))?;
@@ -223,7 +241,12 @@ fn descriptors() -> Result<(), Failed> {
         let inherited =
             number.parse::<u32>()? <= 2 || fs::read_link(format!("/proc/self/fd/{number}")).ok() == Some(file.clone());
         assert!(inherited || flags & O_CLOEXEC != 0, "{number}, {}: {flags:o}", file.display());
+        open.extend((!inherited).then(|| file.display().to_string()));
     }
+    Ok(open)
+}
+
+fn memory_stays(vm: &Vm) -> Result<(), Failed> {
     let smaps = vm.proc("smaps")?;
     let (_, guest) = smaps.split_once("memfd:flatboot-guest-memory").ok_or("no guest memory")?;
     let flags = guest.lines().find_map(|line| line.strip_prefix("VmFlags:")).ok_or("no flags")?;
