@@ -38,12 +38,13 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
         ("life::a_start_counts_from_its_request", zero, missing()),
         ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
+        ("life::a_console_grows_to_its_limit", limited, missing()),
         ("life::a_guest_that_resets_at_once_waits", back_off, missing()),
         ("life::a_server_takes_the_networks_of_others", networks, missing()),
     ]
 }
 
-fn vm(server: &Server) -> String {
+pub(crate) fn vm(server: &Server) -> String {
     let path = |name: &str| server.directory.path().join(name);
     let mut image = images::vmlinux();
     image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
@@ -105,8 +106,12 @@ fn created() -> Result<(), Failed> {
     Ok(())
 }
 
+fn counters(server: &Server) -> Value {
+    serde_json::from_str(&server.ask("GET", "vm.counters", "").1).unwrap_or_default()
+}
+
 /// Waits until the guest has written more than it had.
-fn goes_on(server: &mut Server) {
+pub(crate) fn goes_on(server: &mut Server) {
     let written = |server: &Server| fs::metadata(server.directory.path().join("console")).map_or(0, |file| file.len());
     let before = written(server);
     server.wait_for("the guest writes nothing", |server| written(server) > before);
@@ -136,6 +141,17 @@ fn resize(server: &Server) -> Result<(), Failed> {
     require(status == 400 && text.contains("desired_size: is missing: must be given"), || format!("{status} {text}"))
 }
 
+/// By what a guest that only writes to the serial port has done `before`, and since.
+fn counted(before: &Value, after: &Value) -> Result<(), Failed> {
+    let grows = |of: &str, what: &str| after[of][what].as_u64() > before[of][what].as_u64();
+    // A pause interrupts it.
+    let exits = grows("vcpu", "port_write") && before["vcpu"]["interrupted"].as_u64() > Some(0);
+    let silent = ["port_read", "mmio_read", "mmio_write"].into_iter().all(|exit| after["vcpu"][exit] == 0);
+    let faults = before["host"]["faults"].as_u64() > Some(0)
+        && after["host"]["faults"].as_u64() >= before["host"]["faults"].as_u64();
+    require(exits && silent && faults && grows("_serial", "write_bytes"), || format!("{before}, then {after}"))
+}
+
 fn life() -> Result<(), Failed> {
     let mut server = Server::with(&["--event-monitor", "path=events"]);
     let vm = vm(&server);
@@ -153,11 +169,12 @@ fn life() -> Result<(), Failed> {
     let (status, text) = server.ask("PUT", "vm.resize-disk", r#"{"id": "_disk0", "desired_size": 12288}"#);
     require(status == 405 && text.contains("the VM is paused: must be running"), || format!("{status} {text}"))?;
     require(state(&server) == "Paused", || server.info().to_string())?;
-    let counters: Value = serde_json::from_str(&server.ask("GET", "vm.counters", "").1)?;
-    let said = counters["_serial"]["write_bytes"].as_u64() > Some(0) && counters["_rng"]["errors"] == 0;
-    require(said && counters["_disk0"]["read_bytes"] == 0, || counters.to_string())?;
+    let paused = counters(&server);
+    let said = paused["_serial"]["write_bytes"].as_u64() > Some(0) && paused["_rng"]["errors"] == 0;
+    require(said && paused["_disk0"]["read_bytes"] == 0, || paused.to_string())?;
     put(&server, "vm.resume", "")?;
     goes_on(&mut server);
+    counted(&paused, &counters(&server))?;
     put(&server, "vm.power-button", "")?;
     put(&server, "vm.reboot", "")?;
     goes_on(&mut server);
@@ -290,9 +307,6 @@ fn unread() -> Result<(), Failed> {
     let reader = fs::File::options().read(true).write(true).open(&pipe)?;
     put(&server, "vm.create", &vm.to_string())?;
     put(&server, "vm.boot", "")?;
-    let counters = |server: &Server| -> Value {
-        serde_json::from_str(&server.ask("GET", "vm.counters", "").1).unwrap_or_default()
-    };
     let dropped = |server: &Server| counters(server)["_serial"]["dropped_bytes"].as_u64().unwrap_or(0);
     server.wait_for("nothing is dropped", |server| dropped(server) > 0);
     let before = dropped(&server);
@@ -310,6 +324,30 @@ fn unread() -> Result<(), Failed> {
     let (status, said) = server.ended();
     drop(reader);
     require(status.success() && said.contains("slower than the guest"), || format!("{status} {said}"))
+}
+
+/// Also that of the lives before, until the VM is started anew.
+fn limited() -> Result<(), Failed> {
+    const LIMIT: u64 = 5000;
+    let mut server = Server::start();
+    let mut vm: Value = serde_json::from_str(&vm(&server))?;
+    vm["serial_limit"] = json!(LIMIT);
+    put(&server, "vm.create", &vm.to_string())?;
+    let size = |server: &Server| fs::metadata(server.directory.path().join("console")).map_or(0, |file| file.len());
+    let of = |server: &Server, what: &str| counters(server)["_serial"][what].as_u64().unwrap_or(0);
+    for (start, written) in
+        [("vm.boot", LIMIT), ("vm.reboot", 0), ("vm.reboot", 0), ("vm.shutdown", 0), ("vm.boot", LIMIT)]
+    {
+        put(&server, start, "")?;
+        if start == "vm.shutdown" {
+            continue;
+        }
+        server.wait_for("it drops nothing", |server| of(server, "dropped_bytes") > 1000);
+        server.wait_for("it is not full", |server| size(server) >= LIMIT);
+        require(of(&server, "write_bytes") == written, || format!("{start}: {}", counters(&server)))?;
+        require(size(&server) == LIMIT, || format!("{start}: {} bytes", size(&server)))?;
+    }
+    put(&server, "vmm.shutdown", "")
 }
 
 /// The host's processors are not all for a guest that does nothing else.
