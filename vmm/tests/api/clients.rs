@@ -6,21 +6,35 @@ use std::process::{Command, Stdio};
 use cloud_hypervisor_client::apis::{DefaultApi, Error};
 use cloud_hypervisor_client::models::{CpusConfig, DiskConfig, MemoryConfig, PayloadConfig, VmConfig, VmRemoveDevice};
 use cloud_hypervisor_client::socket_based_api_client;
+use flatboot::vm;
 use libtest_mimic::Failed;
 
 use super::server::Server;
-use super::{Test, require};
+use super::{Test, life, require};
 
 pub(crate) fn tests() -> Vec<Test> {
     let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
     let missing = curl.is_err().then(|| "there is no curl".to_owned());
-    vec![("clients::the_crate", the_crate, None), ("clients::curl", curl_works, missing)]
+    let no_kvm = vm::open_kvm().err().map(|error| error.to_string());
+    vec![
+        ("clients::the_crate", the_crate, None),
+        ("clients::the_crate_and_a_whole_life", the_crate_lives, no_kvm),
+        ("clients::curl", curl_works, missing),
+    ]
 }
 
 fn the_crate() -> Result<(), Failed> {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(typed(&server))
+}
+
+fn the_crate_lives() -> Result<(), Failed> {
+    let mut server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(whole_life(&mut server))?;
+    let (status, said) = server.ended();
+    require(status.success() && said.is_empty(), || format!("{status} {said}"))
 }
 
 fn failed(error: &Error) -> Failed {
@@ -63,6 +77,40 @@ async fn typed(server: &Server) -> Result<(), Failed> {
     client.create_vm(*Box::new(info.config)).await.map_err(|error| failed(&error))?;
     client.delete_vm().await.map_err(|error| failed(&error))?;
     client.shutdown_vmm().await.map_err(|error| failed(&error))
+}
+
+/// Every request that a VM's life has, in the crate's own types.
+async fn whole_life(server: &mut Server) -> Result<(), Failed> {
+    let client = socket_based_api_client(server.socket());
+    let config: VmConfig = serde_json::from_str(&life::vm(server))?;
+    client.create_vm(config.clone()).await.map_err(|error| failed(&error))?;
+    client.boot_vm().await.map_err(|error| failed(&error))?;
+    is_in(&client, "Running").await?;
+    life::goes_on(server);
+    let counters = client.vm_counters_get().await.map_err(|error| failed(&error))?;
+    let count = |of: &str, what: &str| counters.get(of).and_then(|counters| counters.get(what)).copied();
+    let counted = count("vcpu", "port_write") > Some(0) && count("host", "faults") > Some(0);
+    require(counted && count("_disk0", "read_ops") == Some(0), || format!("{counters:?}"))?;
+    client.pause_vm().await.map_err(|error| failed(&error))?;
+    is_in(&client, "Paused").await?;
+    client.resume_vm().await.map_err(|error| failed(&error))?;
+    life::goes_on(server);
+    client.power_button_vm().await.map_err(|error| failed(&error))?;
+    client.reboot_vm().await.map_err(|error| failed(&error))?;
+    life::goes_on(server);
+    client.shutdown_vm().await.map_err(|error| failed(&error))?;
+    is_in(&client, "Shutdown").await?;
+    client.boot_vm().await.map_err(|error| failed(&error))?;
+    life::goes_on(server);
+    client.delete_vm().await.map_err(|error| failed(&error))?;
+    client.create_vm(config).await.map_err(|error| failed(&error))?;
+    is_in(&client, "Created").await?;
+    client.shutdown_vmm().await.map_err(|error| failed(&error))
+}
+
+async fn is_in(client: &dyn DefaultApi, state: &str) -> Result<(), Failed> {
+    let info = client.vm_info_get().await.map_err(|error| failed(&error))?;
+    require(info.state.to_string() == state, || format!("{state}: {info:?}"))
 }
 
 fn curl(server: &Server, arguments: &[&str], name: &str) -> Result<String, Failed> {

@@ -3,14 +3,16 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flatboot::vm;
 use libtest_mimic::Failed;
 
 use super::server::{Server, answer};
-use super::{Test, require};
+use super::{Test, life, require};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -22,6 +24,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("rude::more_than_there_is_room_for", crowd, None),
         ("rude::what_does_not_come", late, None),
         ("rude::beside_a_vm", beside_a_vm, None),
+        ("rude::beside_a_vm_that_runs", beside_one_that_runs, vm::open_kvm().err().map(|error| error.to_string())),
     ]
 }
 
@@ -173,13 +176,9 @@ fn late() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What they do is no matter of the VM's.
-fn beside_a_vm() -> Result<(), Failed> {
-    let server = Server::start();
-    let body = r#"{"payload": {"kernel": "/nowhere"}, "memory": {"size": 134217728}}"#;
-    require(server.ask("PUT", "vm.create", body).0 == 204, || "it is not created".to_owned())?;
-    let before = server.info();
-    send_garbage(&server)?;
+/// Garbage, a crowd that stays, and requests that make no sense, which are refused with one of `statuses`.
+fn annoy(server: &Server, statuses: &[u16]) -> Result<Vec<UnixStream>, Failed> {
+    send_garbage(server)?;
     let crowd: Vec<_> = (0..300).map(|_| server.connect()).collect();
     let wrong = ["{", "[]", "\0", r#"{"path": 1}"#, r#"{"path": "/d", "id": "\u0000", "x": {}}"#];
     for (name, body) in ["vm.create", "vm.add-disk", "vm.add-net", "vm.add-vsock", "vm.remove-device"]
@@ -187,8 +186,49 @@ fn beside_a_vm() -> Result<(), Failed> {
         .flat_map(|name| wrong.map(|body| (name, body)))
     {
         let (status, said) = server.ask("PUT", name, body);
-        require(matches!(status, 400 | 409), || format!("{name} {body}: {status} {said}"))?;
+        require(statuses.contains(&status), || format!("{name} {body}: {status} {said}"))?;
     }
+    Ok(crowd)
+}
+
+/// Its guest writes on, whatever they do.
+fn beside_one_that_runs() -> Result<(), Failed> {
+    let mut server = Server::start();
+    let vm = life::vm(&server);
+    for (name, body) in [("vm.create", vm.as_str()), ("vm.boot", "")] {
+        let (status, said) = server.ask("PUT", name, body);
+        require(status == 204, || format!("{name}: {status} {said}"))?;
+    }
+    life::goes_on(&mut server);
+    let before = server.info();
+    let crowd = annoy(&server, &[400, 405, 409])?;
+    life::goes_on(&mut server);
+    for (name, body) in
+        [("vm.boot", ""), ("vm.resume", ""), ("vm.resize", "{"), ("vm.resize-disk", "[]"), ("vm.snapshot", "\0")]
+    {
+        let (status, said) = server.ask("PUT", name, body);
+        require(matches!(status, 400 | 405), || format!("{name}: {status} {said}"))?;
+    }
+    require(server.info() == before, || format!("{} was {before}", server.info()))?;
+    life::goes_on(&mut server);
+    drop(crowd);
+    // And who means it is heard.
+    for name in ["vm.pause", "vm.resume"] {
+        require(server.put(name) == 204, || name.to_owned())?;
+    }
+    life::goes_on(&mut server);
+    require(server.put("vmm.shutdown") == 204, || "it does not end".to_owned())?;
+    let (status, said) = server.ended();
+    require(status.success() && said.is_empty(), || format!("{status} {said}"))
+}
+
+/// What they do is no matter of the VM's.
+fn beside_a_vm() -> Result<(), Failed> {
+    let server = Server::start();
+    let body = r#"{"payload": {"kernel": "/nowhere"}, "memory": {"size": 134217728}}"#;
+    require(server.ask("PUT", "vm.create", body).0 == 204, || "it is not created".to_owned())?;
+    let before = server.info();
+    let crowd = annoy(&server, &[400, 409])?;
     for name in ["vm.pause", "vm.resume", "vm.shutdown", "vm.reboot", "vm.power-button"] {
         let (status, said) = server.ask("PUT", name, "");
         require(matches!(status, 404 | 405), || format!("{name}: {status} {said}"))?;
