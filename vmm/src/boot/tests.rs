@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::env;
 use std::fs::{self, File};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use flatboot_handoff::{Region, RegionFlags};
 use tempfile::TempDir;
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use super::*;
 use crate::config::{RawConfig, ShapeArgs};
+use crate::devices::terminal::RawTerminal;
 use crate::images;
-use crate::memory::guest::present;
-use crate::memory::{GpaRange, GuestMemory};
+use crate::memory::guest::{self, present};
+use crate::memory::{Backing, GpaRange, GuestMemory, Slot};
+use crate::sandbox::{Jail, Kind, Seccomp};
 use crate::timeline::Timeline;
 
 const MIB: u64 = 1 << 20;
 /// Offset of `p_memsz` in the only program header of [`images::vmlinux`].
 const MEMSZ: usize = 64 + 40;
+/// Says to this test binary that it is to lose a page.
+const ROLE: &str = "FLATBOOT_TEST_LOSES";
 
 /// A VM whose memory holds all that flatboot writes before the guest runs.
 struct Written {
@@ -115,4 +121,43 @@ fn a_single_write_shows() {
     assert_eq!(written.regions()[1], (0, true));
     written.memory.write_obj(0u8, GuestAddress((1 << 32) + 77 * MIB)).unwrap();
     assert_eq!(written.regions()[1], (1, true), "even one of a zero");
+}
+
+/// script(1) gives its command a terminal of its own.
+#[test]
+fn a_page_that_is_lost_in_a_jail_leaves_the_terminal_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let me = env::current_exe().unwrap();
+    let loses = format!("'{}' --exact --nocapture --test-threads=1 boot::tests::lose_a_page", me.display());
+    let commands = format!("stty -g >before; {loses}; echo status $?; stty -g >after");
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &commands, "/dev/null"])
+        .current_dir(directory.path())
+        .env(ROLE, "1")
+        .stdin(Stdio::null())
+        .output()
+        .expect("script(1), of Debian's bsdutils, must be there");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let line = "flatboot: error: the host cannot give memory (SIGBUS) at guest physical address 0x0: ";
+    assert!(shown.contains(line) && shown.contains(&format!("status {}", 128 + libc::SIGBUS)), "{shown}");
+    let mode = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(mode("before"), mode("after"));
+}
+
+/// No test of its own: it runs in another process, which it ends.
+#[test]
+fn lose_a_page() {
+    if env::var_os(ROLE).is_none() {
+        return;
+    }
+    let backing = Backing { shared: true, ..Backing::default() };
+    let memory = guest::map(&[Slot::new(GpaRange::of(0, MIB), backing)]).unwrap();
+    fault::watch(&memory, terminal::restore).unwrap();
+    let jail = Jail::new(Seccomp::True, terminal::restore).unwrap();
+    let raw = RawTerminal::enter().unwrap();
+    assert!(raw.is_some(), "no terminal that is this process's");
+    memory.iter().next().unwrap().file_offset().unwrap().file().set_len(0).unwrap();
+    jail.enter(Kind::Vcpu).unwrap();
+    let _ = memory.read_obj::<u8>(GuestAddress(0));
+    unreachable!("the page is not there");
 }
