@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::end::End;
-use super::plan::{Api, Disk, Plan, Serial};
+use super::plan::{Api, Balloon, Disk, Plan, Second, Serial};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,6 +23,18 @@ impl fmt::Display for Plan {
         write!(f, ", {}", if self.rng { "rng" } else { "no rng" })?;
         if self.net {
             f.write_str(", net")?;
+        }
+        if self.vsock {
+            f.write_str(", vsock")?;
+        }
+        f.write_str(match self.second {
+            Second::Off => "",
+            Second::Null => ", console null",
+            Second::Pty => ", console pty",
+            Second::Socket => ", console socket",
+        })?;
+        if let Some(Balloon { mib, reporting }) = self.balloon {
+            write!(f, ", {}balloon of {mib} MiB", if reporting { "reporting " } else { "" })?;
         }
         write!(f, ", {}, seccomp {}, {}", self.serial, self.seccomp, self.api)?;
         for word in [self.log, self.work].iter().filter(|word| !word.is_empty()) {
@@ -115,12 +127,16 @@ mod tests {
             rest: Some(Rest { after_ms: 7, for_ms: 8 }),
             log: "loglevel=5",
             work: "hog=64M",
+            vsock: true,
+            second: Second::Pty,
+            balloon: Some(Balloon { mib: 32, reporting: true }),
             end: End::Killed(812),
             mode: crate::modes::Mode::named("async").unwrap(),
             seed: 1,
         };
         let expected = "513 MiB, 1 vCPU, async with 2 threads, no hand-off, thp=off, layout=pc, early=off, \
-            read-only disk, slow read-only disk, rng, net, console to a file, seccomp log, run with API, loglevel=5, hog=64M, \
+            read-only disk, slow read-only disk, rng, net, vsock, console pty, reporting balloon of 32 MiB, console to a file, seccomp log, run with API, \
+            loglevel=5, hog=64M, \
             paused after 7 ms for 8 ms, ends by SIGKILL after 812 ms";
         assert_eq!(plan.to_string(), expected);
     }

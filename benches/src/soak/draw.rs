@@ -3,7 +3,7 @@
 
 use super::dice::Dice;
 use super::end::{End, GUEST, REQUESTS, RESTARTS, SIGNALS};
-use super::plan::{Api, Disk, Plan, Rest, Serial};
+use super::plan::{Api, Balloon, Disk, Plan, Rest, Second, Serial};
 use crate::modes::{MODES, Mode};
 
 /// Classes of sizes: the share of boots in percent, least and most MiB. All other guests are larger, and take long where
@@ -39,7 +39,7 @@ impl Plan {
         let memory_mib = size(&mut dice, mode);
         let api = dice.one_of(&[Api::Off, Api::Off, Api::Beside, Api::Server]);
         let end = end(&mut dice, api);
-        Self {
+        let plan = Self {
             seed,
             memory_mib,
             cpus: dice.one_of(&[1, 2, 2, 3, 4]),
@@ -59,7 +59,17 @@ impl Plan {
             rest: rest(&mut dice, api, end),
             log: if dice.chance(15) { "loglevel=5" } else { "" },
             work: work(&mut dice, mode),
+            vsock: false,
+            second: Second::Off,
+            balloon: None,
             end,
+        };
+        // What came later is drawn last: of a seed, all else stays.
+        Self {
+            vsock: dice.chance(30),
+            second: dice.one_of(&[Second::Off, Second::Off, Second::Null, Second::Pty, Second::Socket]),
+            balloon: dice.chance(30).then(|| balloon(&mut dice, plan.work)),
+            ..plan
         }
     }
 }
@@ -142,6 +152,12 @@ fn work(dice: &mut Dice, mode: &Mode) -> &'static str {
     }
 }
 
+/// Small enough for every guest. One that is filled while the guest adds up its memory would change the sum.
+fn balloon(dice: &mut Dice, work: &str) -> Balloon {
+    let mib = dice.one_of(&[0, 1, 32]);
+    Balloon { mib: if work == "accounts" { 0 } else { mib }, reporting: dice.chance(50) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -183,6 +199,8 @@ mod tests {
         assert_eq!(kinds(|plan| format!("{} {} {}", plan.table, plan.early, plan.rng)), 8);
         assert_eq!(kinds(|plan| format!("{} {:?}", plan.net, plan.api)), 4);
         assert_eq!(kinds(|plan| format!("{} {}", plan.rest.is_some(), plan.log)), 4);
+        assert_eq!(kinds(|plan| format!("{} {:?} {:?}", plan.vsock, plan.second, plan.api)), 2 * 4 * 3);
+        assert_eq!(kinds(|plan| format!("{:?}", plan.balloon)), 1 + 3 * 2);
     }
 
     #[test]
@@ -207,6 +225,7 @@ mod tests {
             assert!(api != Api::Server || (serial != Serial::Stdout && end.comes_up()), "{plan:?}");
             assert!(api != Api::Off || !REQUESTS.contains(&end), "{plan:?}");
             assert!(plan.rest.is_none() || api != Api::Off, "{plan:?}");
+            assert!(plan.work != "accounts" || plan.balloon.is_none_or(|balloon| balloon.mib == 0), "{plan:?}");
         }
     }
 }

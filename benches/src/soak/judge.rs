@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::end::End;
-use super::order::{SOCKET, Seen};
+use super::order::{SOCKETS, Seen};
 use super::plan::{Plan, Serial};
 use super::splat;
 use crate::guest::reports;
@@ -65,9 +65,9 @@ fn memory(plan: &Plan, reports: &[Value]) -> Option<String> {
     (!(asked * 3 / 4..=asked).contains(&total)).then(|| format!("MemTotal is {total} KiB of {asked}"))
 }
 
-/// Only a process that was killed may leave its socket.
+/// Only a process that was killed may leave its sockets.
 fn left(plan: &Plan, seen: &Seen) -> Vec<String> {
-    let wrong = seen.left.iter().filter(|what| !(plan.end.kills() && *what == SOCKET));
+    let wrong = seen.left.iter().filter(|what| !(plan.end.kills() && SOCKETS.contains(&what.as_str())));
     wrong.map(|what| format!("left behind: {what}")).collect()
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert!(judge(&plan(End::PowerOff), &good()).is_empty());
         let silent = Plan { serial: Serial::Null, ..plan(End::PowerOff) };
         assert!(judge(&silent, &Seen { console: String::new(), ..good() }).is_empty());
-        let killed = Seen { code: Some(137), left: vec![SOCKET.to_owned()], ..Seen::default() };
+        let killed = Seen { code: Some(137), left: SOCKETS.map(str::to_owned).to_vec(), ..Seen::default() };
         assert!(judge(&plan(End::Killed(3)), &killed).is_empty());
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn nothing_may_be_left_behind() {
-        for what in ["socket", "lock on disk0", "processes"] {
+        for what in ["socket", "vsock", "second", "lock on disk0", "processes"] {
             let seen = Seen { left: vec![what.to_owned()], ..good() };
             is_wrong(End::PowerOff, &seen, &format!("left behind: {what}"));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a VMM has left behind: processes, files that nobody asked for, its socket, locks, taps.
+//! What a VMM has left behind: processes, files that nobody asked for, its sockets, locks, taps.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
-use super::order::{CONSOLE, DISK, SOCKET, STDERR, STDOUT, TIMELINE};
+use super::order::{CONSOLE, DISK, SOCKETS, STDERR, STDOUT, TIMELINE};
 
 /// What is found in `directory`, where the VMM had its files: each a few words.
 pub(super) fn files(directory: &Path) -> io::Result<Vec<String>> {
@@ -17,7 +17,7 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<String>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if !is_expected(&name) {
-            left.push(if name == SOCKET { SOCKET.to_owned() } else { format!("file {name}") });
+            left.push(if SOCKETS.contains(&&*name) { name.clone() } else { format!("file {name}") });
         }
         if is_locked(&entry.metadata()?, &locks) {
             left.push(format!("lock on {name}"));
@@ -61,13 +61,16 @@ mod tests {
             fs::write(path(name), "").unwrap();
         }
         assert!(files(directory.path()).unwrap().is_empty());
-        let _socket = UnixListener::bind(path("socket")).unwrap();
+        let _sockets = ["socket", "vsock", "second"].map(|name| UnixListener::bind(path(name)).unwrap());
         fs::write(path("timeline.tmp"), "").unwrap();
         let disk = fs::File::options().write(true).open(path("disk12")).unwrap();
         disk.lock().unwrap();
-        assert_eq!(files(directory.path()).unwrap(), ["file timeline.tmp", "lock on disk12", "socket"]);
+        assert_eq!(
+            files(directory.path()).unwrap(),
+            ["file timeline.tmp", "lock on disk12", "second", "socket", "vsock"]
+        );
         drop(disk);
-        assert_eq!(files(directory.path()).unwrap(), ["file timeline.tmp", "socket"]);
+        assert_eq!(files(directory.path()).unwrap(), ["file timeline.tmp", "second", "socket", "vsock"]);
     }
 
     #[test]

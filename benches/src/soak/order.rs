@@ -5,12 +5,18 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
 
-use super::plan::{Api, Plan, Serial};
+use super::plan::{Api, Balloon, Plan, Second, Serial};
 use super::step::Step;
 use crate::guest::Guest;
 
 /// The socket of the API, in the attendant's directory, which is flatboot's working directory.
 pub(super) const SOCKET: &str = "socket";
+/// The socket of the vsock device there, if it has one.
+pub(super) const VSOCK: &str = "vsock";
+/// That of the virtio console.
+pub(super) const SECOND: &str = "second";
+/// All that a VMM makes, and is to remove.
+pub(super) const SOCKETS: [&str; 3] = [SOCKET, VSOCK, SECOND];
 /// The console's file there, if it has one of its own.
 pub(super) const CONSOLE: &str = "console";
 /// Where standard output goes.
@@ -118,10 +124,32 @@ impl Plan {
         if self.net {
             guest = guest.options(["--net", "mtu=1400,ops_size=100,ops_refill_time=1000"]);
         }
+        guest = self.later(guest);
         if self.end.restarts() {
             guest = guest.options(["--restart-on-reset"]);
         }
         guest.cpus(self.cpus.into())
+    }
+
+    /// Devices that the tiny init has no use for: what matters is how they come and go.
+    fn later(&self, mut guest: Guest) -> Guest {
+        if self.vsock {
+            guest = guest.options(["--vsock".to_owned(), format!("cid=3,socket={VSOCK}")]);
+        }
+        let second = match self.second {
+            Second::Off => None,
+            Second::Null => Some("null".to_owned()),
+            Second::Pty => Some("pty".to_owned()),
+            Second::Socket => Some(format!("socket={SECOND}")),
+        };
+        if let Some(second) = second {
+            guest = guest.options(["--console", &second]);
+        }
+        if let Some(Balloon { mib, reporting }) = self.balloon {
+            let reporting = on(reporting);
+            guest = guest.options(["--balloon".to_owned(), format!("size={mib}M,free_page_reporting={reporting}")]);
+        }
+        guest
     }
 
     /// What the tiny init checks; the kernel's log comes last.
@@ -171,6 +199,9 @@ mod tests {
             api: Api::Server,
             rest: Some(Rest { after_ms: 5, for_ms: 6 }),
             work: "hog=64M",
+            vsock: true,
+            second: Second::Socket,
+            balloon: Some(Balloon { mib: 32, reporting: true }),
             end: End::RestartsShutdown,
             ..Plan::of(1)
         };
@@ -181,6 +212,7 @@ mod tests {
             "--study handoff=off,early=off,layout=pc --rng src=/dev/urandom --serial file=console ",
             "--disk path=disk0,bw_size=64K,bw_refill_time=100 --disk path=disk1,readonly=on ",
             "--net mtu=1400,",
+            "--vsock cid=3,socket=vsock --console socket=second --balloon size=32M,free_page_reporting=on ",
             "--restart-on-reset",
             "flatboot.check=cpus=3,meminfo,disk=/dev/vda,diskwrite=/dev/vda,disk=/dev/vdb,rng,hog=64M,calm",
             "flatboot.end=reboot",
@@ -191,6 +223,9 @@ mod tests {
         assert_eq!(order.process[2..], ["--api-socket", "path=socket"]);
         let put = Step::Put("vmm.shutdown".to_owned());
         assert_eq!(order.steps, [Step::Sleep(5), Step::Rest(6), Step::Inits(2), put]);
+        let without = Plan { vsock: false, second: Second::Off, balloon: None, ..plan };
+        let said = self::order(&without).vm.join(" ");
+        assert!(["--vsock", "--console", "--balloon"].iter().all(|option| !said.contains(option)), "{said}");
     }
 
     #[test]

@@ -44,6 +44,12 @@ pub struct Plan {
     pub log: &'static str,
     /// What the guest does besides its checks of devices: a check of the tiny init, or nothing.
     pub work: &'static str,
+    /// Whether there is a vsock device.
+    pub vsock: bool,
+    /// The virtio console, beside the serial port.
+    pub second: Second,
+    /// The balloon, if there is one.
+    pub balloon: Option<Balloon>,
     /// How it ends.
     pub end: End,
 }
@@ -66,6 +72,28 @@ pub enum Serial {
     File,
     /// Nowhere: marks alone tell of init.
     Null,
+}
+
+/// Where the virtio console leads. The guest's kernel says nothing there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Second {
+    /// There is none.
+    Off,
+    /// There is none, in other words.
+    Null,
+    /// To a pseudo terminal at which nobody is.
+    Pty,
+    /// To a socket that nobody connects to.
+    Socket,
+}
+
+/// Memory that the guest is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balloon {
+    /// So much.
+    pub mib: u64,
+    /// It also says what is free.
+    pub reporting: bool,
 }
 
 /// Who takes requests.
