@@ -46,6 +46,7 @@
 //! | `generation` | the VM generation ID can be read | `id` (hex) |
 //! | `clone` | that ID became another one, and the kernel has heard of it; then its interface's driver began anew | `id` (hex), `random`, `mac` or null |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
+//! | `sockets=2000` | so many TCP connections over the loopback are up at once, each carries its own bytes, and /proc/net/tcp lists just them | `connections`, `wrong`, `listed`: before, meanwhile, after |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
 //! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
 //! | `mounts` | each of many mounts is found by its path, until it is unmounted | `mounts`, `wrong` |
@@ -65,8 +66,8 @@ use serde_json::json;
 use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
-    kernel, ledger, memmap, memory, modules, net, nodes, processors, pulse, report, showmem, steady, storm, tables,
-    vsock, walk, work,
+    kernel, ledger, memmap, memory, modules, net, nodes, processors, pulse, report, showmem, sockets, steady, storm,
+    tables, vsock, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -134,6 +135,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "generation" => generation::generation(),
         "clone" => clone::clone(),
         "identifiers" => identifiers::identifiers(),
+        "sockets" => sockets::sockets(needed("2000")?),
         "dentries" => tables::dentries(needed("COUNT")?),
         "inodes" => tables::inodes(),
         "mounts" => tables::mounts(),

@@ -46,6 +46,7 @@ mod pulse;
 mod report;
 mod rtnetlink;
 mod showmem;
+mod sockets;
 mod steady;
 mod storm;
 mod tables;
