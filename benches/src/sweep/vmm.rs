@@ -326,6 +326,9 @@ fn memory(guest: &Guest<'_>) -> (u64, Option<u64>) {
     }
 }
 
+/// Of a network interface: QEMU's virtio-mmio offers no other (`VIRTQUEUE_MAX_SIZE`), whatever its device would have.
+const QUEUE_SIZE: u16 = 1024;
+
 /// The devices of workloads.
 fn flatboot_work(guest: &Guest<'_>) -> Vec<String> {
     let Some(userland) = guest.userland else { return Vec::new() };
@@ -333,7 +336,7 @@ fn flatboot_work(guest: &Guest<'_>) -> Vec<String> {
     let data = format!("path={DATA_FILE},serial={DATA_DISK}");
     let net = |link: &&Link| {
         let vhost = if link.vhost { "on" } else { "off" };
-        format!("tap={},mac={},vhost={vhost}", link.tap, link.mac)
+        format!("tap={},mac={},vhost={vhost},queue_size={QUEUE_SIZE}", link.tap, link.mac)
     };
     let nets = LINKS.iter().flat_map(|link| ["--net".to_owned(), net(link)]);
     words(&["--disk", &root, "--disk", &data]).into_iter().chain(nets).collect()
@@ -343,7 +346,8 @@ fn flatboot_work(guest: &Guest<'_>) -> Vec<String> {
 fn qemu_work(guest: &Guest<'_>) -> Vec<String> {
     let Some(userland) = guest.userland else { return Vec::new() };
     let userland = escaped(&userland.display().to_string());
-    let mut all = words(&["-object", "iothread,id=data"]);
+    // Its virtio-mmio is that of before virtio 1.0 unless it is told.
+    let mut all = words(&["-object", "iothread,id=data", "-global", "virtio-mmio.force-legacy=false"]);
     let mut pair = |option: &str, value: String| all.extend([option.to_owned(), value]);
     pair("-drive", format!("if=none,id=root,format=raw,readonly=on,file={userland}"));
     pair("-device", format!("virtio-blk-device,drive=root,serial={ROOT_DISK}"));
