@@ -65,13 +65,23 @@ copy_boot_modules() {
 	done >"$to/order"
 }
 
+# The packages of the same inputs are the same: the changelog, whose date all their files get, does not say when and where.
+fix_changelog() {
+	local script=$work/src/scripts/package/mkdebian
+	unset SOURCE_DATE_EPOCH
+	# shellcheck disable=SC2016 # for that script to expand
+	sed -i 's/\$(date -R)/$(date -u -R -d "$KBUILD_BUILD_TIMESTAMP")/' "$script"
+	grep -qF KBUILD_BUILD_TIMESTAMP "$script" || die "mkdebian has another date than it had"
+}
+
 build() {
 	copy_source
 	apply_patches
+	fix_changelog
 	configure_cloud
 	run_logged "compiling the kernel and its modules" kmake -j"${JOBS:-$(nproc)}" bzImage modules
 	run_logged "packing" kmake KDEB_PKGVERSION="$(base TESTED)-1" KDEB_COMPRESS=zstd DPKG_FLAGS=-d \
-		-j"${JOBS:-$(nproc)}" bindeb-pkg
+		KDEB_CHANGELOG_DIST=unstable DEBFULLNAME=flatboot DEBEMAIL=flatboot@flatboot -j"${JOBS:-$(nproc)}" bindeb-pkg
 	mkdir "$work/result"
 	cp "$work"/linux-image-*.deb "$work"/linux-headers-*.deb "$work/result/"
 	cp "$work/out/vmlinux" "$work/out/arch/x86/boot/bzImage" "$work/result/"
