@@ -15,15 +15,31 @@ say() { echo "packages: $*" >&2; }
 # The same input gives the same bytes: times are those of the last commit, and no path of this machine is in the programs.
 SOURCE_DATE_EPOCH=$(git -C "$tree" log -1 --format=%ct 2>/dev/null || date -r "$tree/CHANGELOG.md" +%s)
 export SOURCE_DATE_EPOCH TZ=UTC
-export RUSTFLAGS="--remap-path-prefix=$tree=/flatboot --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+target=x86_64-unknown-linux-gnu
+programs=$tree/target/packaged/$target/release
+
+# Cargo joins these flags with those of .cargo/config.toml, by which programs are static; those of the environment would replace
+# them.
+run_cargo() {
+	local flags="'--remap-path-prefix=$tree=/flatboot', '--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo'"
+	(cd "$tree" && env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo --config "target.$target.rustflags=[$flags]" \
+		build --quiet --release --locked --target "$target" --target-dir "$tree/target/packaged" "$@")
+}
+
+# The two inits are alone in an initramfs; and any host's C library is good for the other two.
+require_static() {
+	local program headers
+	for program in "$@"; do
+		headers=$(readelf --program-headers --wide "$program")
+		case $headers in *INTERP*) say "$program: needs a dynamic linker, but must be static" && exit 1 ;; esac
+	done
+}
 
 build() {
 	say "programs and manuals"
-	local cargo=(cargo build --quiet --release --locked --target-dir "$tree/target/packaged")
-	"${cargo[@]}" --package flatboot --package flatboot-bench --bins
-	"${cargo[@]}" --package flatboot --example manuals
-	programs=$(echo "$tree"/target/packaged/*-linux-gnu/release)
-	[ -x "$programs/flatboot" ] || programs=$tree/target/packaged/release
+	run_cargo --package flatboot --package flatboot-bench --bins
+	run_cargo --package flatboot --example manuals
+	require_static "$programs"/{flatboot,flatboot-bench,host-init,guest-init}
 	say "firmware"
 	firmware=$("$tree/firmware/build.sh" release)
 }
