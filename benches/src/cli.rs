@@ -23,7 +23,7 @@ use flatboot_bench::{Command, HostOptions, soak, spec};
 /// Exit codes of `exec` and `host run`: the program's own (128 + n after death by signal n); 124 if the time ran out, 125 if
 /// the host failed, 126 if the program cannot be executed, 127 if it does not exist, 2 if this command line is wrong.
 #[derive(Debug, Parser)]
-#[command(name = "flatboot-bench", version, max_term_width = 120)]
+#[command(name = "flatboot-bench", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,

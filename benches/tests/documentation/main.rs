@@ -6,6 +6,8 @@
 #[expect(dead_code, reason = "its commands are parsed here, and not run")]
 mod cli;
 mod commands;
+#[path = "../../../vmm/tests/documentation/helps.rs"]
+mod helps;
 mod links;
 #[path = "../../../vmm/tests/documentation/shown.rs"]
 mod shown;
@@ -13,6 +15,7 @@ mod shown;
 use std::fs;
 use std::process::Command;
 
+use clap::CommandFactory;
 use flatboot_bench::modes::MODES;
 use flatboot_bench::spec::Section;
 use flatboot_bench::sweep::{SWITCHES, Switch};
@@ -54,6 +57,12 @@ fn help_names_every_mode_and_every_part() {
     for name in MODES.iter().map(|mode| mode.name).chain(SWITCHES.iter().map(|switch| switch.name)) {
         assert!(words.contains(&name), "{name} is not in:\n{help}");
     }
+}
+
+#[test]
+fn help_has_at_most_100_columns() {
+    let found = helps::too_long(env!("CARGO_BIN_EXE_flatboot-bench"), &cli::Cli::command(), &[]);
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 /// Rows of tables cannot be wrapped, nor what a program has drawn; all else can.

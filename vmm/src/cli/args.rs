@@ -70,7 +70,7 @@ Environment:
     name = "flatboot",
     bin_name = "flatboot",
     version,
-    max_term_width = 110,
+    max_term_width = 100,
     after_help = "See 'flatboot COMMAND --help' for options, units, defaults and examples.",
     after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", ExitStatus::help()),
     disable_help_subcommand = true,

@@ -2,6 +2,7 @@
 //! Documentation that repeats a fact is held against the fact's home.
 #![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
+mod helps;
 mod locks;
 mod requests;
 mod shown;
@@ -11,6 +12,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use clap::CommandFactory;
+use flatboot::cli::Cli;
 use flatboot::config::{CpusConfig, MemoryConfig, StudyConfig};
 use flatboot::devices::held::registers::{self, Register};
 use flatboot::layout;
@@ -159,6 +162,12 @@ fn examples_of_the_help_are_understood() {
     for command in commands {
         is_understood(&command, Place::Block).unwrap_or_else(|said| panic!("{command}: {said}"));
     }
+}
+
+#[test]
+fn help_has_at_most_100_columns() {
+    let found = helps::too_long(env!("CARGO_BIN_EXE_flatboot"), &Cli::command(), &[]);
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]
