@@ -76,3 +76,13 @@ fn lines_have_at_most_100_columns() {
         }
     }
 }
+
+/// Raw samples, that every clone has: compressed, and not more than are needed.
+#[test]
+fn results_have_at_most_200_kib() {
+    let entries = fs::read_dir(shown::root().join("benches/results")).unwrap();
+    let sizes: Vec<_> =
+        entries.map(|entry| entry.unwrap()).map(|entry| (entry.file_name(), entry.metadata().unwrap().len())).collect();
+    assert!(sizes.len() > 10, "{sizes:?}");
+    assert!(sizes.iter().all(|(_, bytes)| *bytes <= 200 << 10), "{sizes:?}");
+}
