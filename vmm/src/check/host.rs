@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 
 use io_uring::IoUring;
-use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use crate::memory::Size;
@@ -25,7 +24,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    fn new(name: &'static str, found: impl Into<String>, costs: Option<&'static str>) -> Self {
+    pub(super) fn new(name: &'static str, found: impl Into<String>, costs: Option<&'static str>) -> Self {
         Self { name, found: found.into(), costs }
     }
 }
@@ -34,6 +33,7 @@ impl Fact {
 pub(super) fn facts(root: &Path) -> Vec<Fact> {
     vec![
         transparent_huge_pages(root),
+        huge_page_defrag(root),
         huge_page_pools(root),
         overcommit(root),
         nodes(root),
@@ -42,20 +42,33 @@ pub(super) fn facts(root: &Path) -> Vec<Fact> {
         device(root, "vhost", "dev/vhost-net", "flatboot moves network frames itself, which takes more CPU time"),
         io_uring(),
         landlock(),
-        file_size(),
     ]
 }
 
-fn text(root: &Path, path: &str) -> Option<String> {
+pub(super) fn text(root: &Path, path: &str) -> Option<String> {
     fs::read_to_string(root.join(path)).ok().map(|text| text.trim().to_owned())
 }
 
 /// Documentation/admin-guide/mm/transhuge.rst: the value in brackets is in effect.
-fn transparent_huge_pages(root: &Path) -> Fact {
-    let all = text(root, "sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+fn huge_page_setting(root: &Path, file: &str) -> String {
+    let all = text(root, &format!("sys/kernel/mm/transparent_hugepage/{file}")).unwrap_or_default();
     let value = all.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("none", |(value, _)| value);
+    value.to_owned()
+}
+
+fn transparent_huge_pages(root: &Path) -> Fact {
+    let value = huge_page_setting(root, "enabled");
     let costs = "guest memory comes in pages of 4 KiB: boots take longer, and use more CPU time";
-    Fact::new("transparent huge pages", value, (!["always", "madvise"].contains(&value)).then_some(costs))
+    let lacks = !["always", "madvise"].contains(&&*value);
+    Fact::new("transparent huge pages", value, lacks.then_some(costs))
+}
+
+/// Whether the host makes room for a huge page when guest memory is touched.
+fn huge_page_defrag(root: &Path) -> Fact {
+    let value = huge_page_setting(root, "defrag");
+    let costs = "guest memory comes in pages of 4 KiB where no huge page is free";
+    let lacks = !["always", "defer+madvise", "madvise"].contains(&&*value);
+    Fact::new("huge page defrag", value, lacks.then_some(costs))
 }
 
 /// Documentation/admin-guide/mm/hugetlbpage.rst.
@@ -90,7 +103,9 @@ fn overcommit(root: &Path) -> Fact {
 
 fn nodes(root: &Path) -> Fact {
     let online = text(root, "sys/devices/system/node/has_memory").unwrap_or_else(|| "0".to_owned());
-    Fact::new("NUMA nodes with memory", online, None)
+    let is_one = online.bytes().all(|byte| byte.is_ascii_digit());
+    let costs = "--memory-zone host_numa_node= can be no other node";
+    Fact::new("NUMA nodes with memory", online, is_one.then_some(costs))
 }
 
 /// Of the processor's module, which says `Y`, `N`, `1` or `0`.
@@ -131,13 +146,6 @@ fn landlock() -> Fact {
     Fact::new("Landlock", found, (!there).then_some("--landlock is refused"))
 }
 
-fn file_size() -> Fact {
-    let found = getrlimit(Resource::Fsize).current.map(|limit| format!("at most {:#}", Size(limit)));
-    let costs = "snapshots of larger VMs are refused: see ulimit -f";
-    let limited = found.is_some();
-    Fact::new("file size", found.unwrap_or_else(|| "any".to_owned()), limited.then_some(costs))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +170,7 @@ mod tests {
     fn a_host_with_everything_lacks_nothing() {
         let host = host(&[
             ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            ("sys/kernel/mm/transparent_hugepage/defrag", "always defer [defer+madvise] madvise never\n"),
             ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "0\n"),
             ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "512\n"),
             ("proc/sys/vm/overcommit_memory", "1\n"),
@@ -172,6 +181,7 @@ mod tests {
         ]);
         for (name, found) in [
             ("transparent huge pages", "madvise"),
+            ("huge page defrag", "defer+madvise"),
             ("huge page pools", "512 free of 2M, 0 free of 1G"),
             ("memory overcommit", "always"),
             ("NUMA nodes with memory", "0-1"),
@@ -188,7 +198,9 @@ mod tests {
         let bare = host(&[]);
         for (name, found) in [
             ("transparent huge pages", "none"),
+            ("huge page defrag", "none"),
             ("huge page pools", "none"),
+            ("NUMA nodes with memory", "0"),
             ("nested virtualization", "off"),
             ("network", "/dev/net/tun: missing"),
             ("vhost", "/dev/vhost-net: missing"),
@@ -200,12 +212,18 @@ mod tests {
         assert!(nested.starts_with("guests cannot run VMs") && !nested.contains("refused"), "{nested}");
         let strict = host(&[
             ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n"),
+            ("sys/kernel/mm/transparent_hugepage/defrag", "always [defer] defer+madvise madvise never\n"),
+            ("sys/devices/system/node/has_memory", "2\n"),
             ("proc/sys/vm/overcommit_memory", "2\n"),
             ("sys/module/kvm_amd/parameters/nested", "0\n"),
         ]);
-        for (name, found) in
-            [("transparent huge pages", "never"), ("memory overcommit", "never"), ("nested virtualization", "off")]
-        {
+        for (name, found) in [
+            ("transparent huge pages", "never"),
+            ("huge page defrag", "defer"),
+            ("memory overcommit", "never"),
+            ("NUMA nodes with memory", "2"),
+            ("nested virtualization", "off"),
+        ] {
             assert_eq!(of(&strict, name), (found.to_owned(), true));
         }
     }

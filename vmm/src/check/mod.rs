@@ -2,6 +2,7 @@
 //! `flatboot check`: can this host run guests, what does it have, and what is missing.
 
 mod host;
+mod limits;
 
 use std::path::Path;
 use std::{fmt, io};
@@ -39,7 +40,8 @@ pub struct Report {
 /// Opens KVM, asks what it can do, and runs the probe guest. Takes a few seconds at most.
 #[must_use]
 pub fn look() -> Report {
-    let host = host::facts(Path::new("/"));
+    let root = Path::new("/");
+    let host = host::facts(root).into_iter().chain(limits::facts(root)).collect();
     let kvm = match vm::open_kvm() {
         Ok(kvm) => kvm,
         Err(error) => {
