@@ -37,13 +37,16 @@ FUZZER_VERSION := 0.13.1
 
 RESULTS := target/bench/results.json
 REPORT  := target/bench/report.html
+SENT    := target/bench/results-to-send.json.zst
 comma   := ,
 # Earlier results are set aside under the time of their last boot, never overwritten.
 define sweep
 benches/packages.sh kernel && mkdir -p target/bench && \
 if [ -e $(RESULTS) ]; then mv -v $(RESULTS) "target/bench/results-$$(date -r $(RESULTS) +%Y%m%d-%H%M%S).json"; fi && \
 $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) report $(RESULTS) -o $(REPORT) && \
-echo "==> $(RESULTS) and $(REPORT)"
+echo "==> $(RESULTS) and $(REPORT)" && \
+if grep -q '"kvm": "real"' $(RESULTS); then $(BENCH) scrub $(RESULTS) -o $(SENT) && \
+echo '==> measured on real KVM: docs/measuring.md says what to do with $(SENT)'; fi
 endef
 
 fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $(INPUT),--input '$(INPUT)')

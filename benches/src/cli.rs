@@ -90,6 +90,11 @@ pub(crate) enum Verb {
     Attend(AttendArgs),
     /// Draw charts of results files, as one self-contained HTML page
     Report(ReportArgs),
+    /// Write a results file without names of machines, paths and addresses, so that it can be sent to others
+    ///
+    /// Nodes become node1, node2 and so on; what failed boots have said keeps no paths and addresses. Processors, memory, kernel and
+    /// versions stay. Exit code 2 if a file is invalid.
+    Scrub(ScrubArgs),
     /// Write manual pages and completions for shells (for packages)
     #[command(hide = true)]
     Manuals {
@@ -382,6 +387,15 @@ pub(crate) struct ReportArgs {
     pub(crate) files: Vec<PathBuf>,
     /// File to write; an existing file is replaced only if it is a report
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// Results file of `run` or `fleet`
+    pub(crate) file: PathBuf,
+    /// File to write, compressed if its name ends in .zst; an existing file is replaced only if it is another results file
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,
 }
 

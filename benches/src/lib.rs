@@ -29,6 +29,7 @@ pub mod protocol;
 pub mod report;
 pub mod resize;
 pub mod results;
+pub mod scrub;
 pub mod show;
 pub mod slurm;
 pub mod soak;

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Verb::Soak(args) => or(EXIT_HOST, soak::run(&args)),
         Verb::Attend(args) => or(1, soak::attend(&args)),
         Verb::Report(args) => results::report(&args),
+        Verb::Scrub(args) => or(2, results::scrub(&args)),
         Verb::Manuals { out } => or(1, manuals::manuals(&out)),
         Verb::Initramfs { out } => or(1, initramfs::write_guest(&out).map(|()| 0)),
     })

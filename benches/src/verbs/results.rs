@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `show`, `compare` and `report`: what results files say.
+//! `show`, `compare` and `report`: what results files say; and `scrub`, what they should not say to everybody.
 
+use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use flatboot_bench::compare::{self, Options, Side};
 use flatboot_bench::terminal::{self, Screen};
-use flatboot_bench::{report, results, show};
+use flatboot_bench::{report, results, scrub, show};
 
-use crate::cli::{CompareArgs, ReportArgs};
+use crate::cli::{CompareArgs, ReportArgs, ScrubArgs};
 use crate::failure::or;
 
 /// A file as a table.
@@ -40,4 +41,17 @@ pub(crate) fn report(ReportArgs { files, out }: &ReportArgs) -> u8 {
         }
         Err(error) => or(error.exit_code(), Err(error.into())),
     }
+}
+
+/// A file that can be sent to others.
+pub(crate) fn scrub(ScrubArgs { file, out }: &ScrubArgs) -> Result<u8> {
+    let mut results = results::load(file)?;
+    if let Ok(there) = fs::canonicalize(out) {
+        ensure!(there != fs::canonicalize(file)?, "{}: would take its own place: name another file", out.display());
+        results::load(out).context("only another results file is replaced")?;
+    }
+    let replaced = scrub::scrub(&mut results, &rustix::system::uname().nodename().to_string_lossy());
+    results::save(&results, out)?;
+    println!("{}: replaced {replaced}; read it before you send it", out.display());
+    Ok(0)
 }

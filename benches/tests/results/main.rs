@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flatboot-bench show` and `compare`, as a user runs them, on results files made here.
+//! `flatboot-bench show`, `compare` and `scrub`, as a user runs them, on results files made here.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
 mod bad_input;
 mod compare;
+mod scrub;
 mod show;
 
 use std::collections::BTreeMap;
