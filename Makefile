@@ -55,7 +55,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test reproducible
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -123,6 +123,10 @@ packages-test: build packages ## lintian on them; then they are installed in a c
 	lintian --fail-on error,warning target/packages/flatboot*.deb
 	@benches/packages.sh kernel rootfs
 	FLATBOOT_PACKAGES='$(CURDIR)/target/packages' cargo test --quiet --release -p flatboot-bench --test vm -- packages::
+
+reproducible: toolchain ## builds the packages twice, at different paths, and compares their bytes; KERNEL=cloud: its kernel's, too (long)
+	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
+	@vmm/debian/reproducible.sh $(if $(filter cloud,$(KERNEL)),--kernel)
 
 firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
 	@benches/packages.sh firmware
