@@ -40,8 +40,8 @@ fn garbage(lab: &Lab) -> Result<(), Failed> {
     let kernel = lab.kernel.join("vmlinux");
     let script = format!(
         "set -e; file=$(mktemp); trap 'rm -f $file' EXIT
-        head -c 1M /dev/zero | tr '\\0' '\\245' >$file.mib
-        n=0; while [ $n -lt 1024 ]; do cat $file.mib; n=$((n + 1)); done >$file; rm $file.mib
+        head -c 32M /dev/zero | tr '\\0' '\\245' >$file.part
+        while [ $# -lt 32 ]; do set -- \"$@\" $file.part; done; cat \"$@\" >$file; rm $file.part
         [ $(od -An -tx1 -j 900000000 -N 4 $file | tr -d ' ') = a5a5a5a5 ] && echo 'memory is garbage'
         timeout 230 qemu-system-x86_64 -M microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=off,memory-backend=ram \
         -object memory-backend-file,id=ram,size=1024M,share=off,mem-path=$file -m 1024M -cpu host -smp 2 \
