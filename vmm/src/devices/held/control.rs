@@ -30,7 +30,7 @@ pub trait Provider: Send {
 /// What the owner of the VM is told.
 #[derive(Debug)]
 pub enum Report {
-    /// A request is over.
+    /// A request is over, and the host has what the guest has given back.
     Ended(Ended),
     /// The host has no memory for so many bytes.
     Host {
@@ -51,7 +51,7 @@ pub struct Progress {
     pub owned: u64,
     /// Whether its driver has ever used the device.
     pub driver: bool,
-    /// When it last came to own more or less, or saw a request.
+    /// When it last came to own more or less, or saw a request, or the host had some of its memory again.
     pub since: Instant,
 }
 
@@ -137,6 +137,7 @@ impl HeldControl {
             Job::Announce(_) => Ok(()),
         };
         let mut inner = lock(&self.inner);
+        inner.since = Instant::now();
         match result {
             Ok(()) => {
                 if inner.state.done(job) {
@@ -153,6 +154,7 @@ impl HeldControl {
                 }
             }
         }
+        inner.report_end();
     }
 
     pub(super) fn interrupt(&self) {
@@ -170,9 +172,16 @@ impl HeldControl {
 }
 
 impl Inner {
-    pub(super) fn report(&self, report: Report) {
+    fn report(&self, report: Report) {
         if let Some(tell) = &self.tell {
             tell(report);
+        }
+    }
+
+    /// Tells how a request has ended, if there is one of which that can be told now.
+    pub(super) fn report_end(&mut self) {
+        if let Some(ended) = self.state.take_ended() {
+            self.report(Report::Ended(ended));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::control::{HeldControl, Inner, Report};
+use super::control::{HeldControl, Inner};
 use crate::bits::low32;
 use crate::devices::bus::{BusDevice, GuestRequest, Unsaved, lock};
 use crate::state::{DeviceState, HeldState, Mismatch};
@@ -140,13 +140,7 @@ impl HeldRegisters {
                 let low = self.owned_low.take();
                 low.is_some_and(|low| own(inner, u64::from(high) << 32 | u64::from(low)))
             }
-            (OUTCOME, DONE | FAILED) => match inner.state.end(value == DONE) {
-                Ok(ended) => {
-                    inner.report(Report::Ended(ended));
-                    true
-                }
-                Err(_) => false,
-            },
+            (OUTCOME, DONE | FAILED) => inner.state.end(value == DONE).is_ok(),
             (EVENT, ACKNOWLEDGE) => {
                 inner.state.event = false;
                 true
@@ -168,16 +162,11 @@ fn see(inner: &mut Inner) -> u64 {
 
 /// The guest says that it owns `bytes`. Whether that makes sense.
 fn own(inner: &mut Inner, bytes: u64) -> bool {
-    match inner.state.own(bytes) {
-        Ok(ended) => {
-            inner.since = Instant::now();
-            if let Some(ended) = ended {
-                inner.report(Report::Ended(ended));
-            }
-            true
-        }
-        Err(_) => false,
+    let makes_sense = inner.state.own(bytes).is_ok();
+    if makes_sense {
+        inner.since = Instant::now();
     }
+    makes_sense
 }
 
 impl BusDevice for HeldRegisters {
@@ -207,6 +196,7 @@ impl BusDevice for HeldRegisters {
             if !makes_sense {
                 control.complain(&mut inner, offset);
             }
+            inner.report_end();
         }
         // Behind the lock, which the thread takes while it holds that of its orders.
         control.orders.has_more();

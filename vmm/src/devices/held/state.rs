@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) event: bool,
     /// What it is to be asked for next.
     asked: Option<u64>,
+    /// How the last request has ended, until the host has its memory again.
+    ended: Option<Ended>,
 }
 
 /// What the host has to do.
@@ -89,6 +91,7 @@ impl State {
             seen: false,
             event: false,
             asked: None,
+            ended: None,
         }
     }
 
@@ -111,7 +114,12 @@ impl State {
             return Asked::Busy { wanted: self.wanted };
         }
         if !self.open && self.owned == wanted {
-            return Asked::Done;
+            match self.ended {
+                None => return Asked::Done,
+                Some(ended) if ended.wanted == wanted => return Asked::Waits,
+                // What is told next is about another wish.
+                Some(_) => {}
+            }
         }
         self.asked = Some(wanted);
         Asked::Waits
@@ -169,7 +177,7 @@ impl State {
     }
 
     /// The guest says that it owns `bytes`. If it takes back what it was asked for and has not seen, that is over.
-    pub(super) fn own(&mut self, bytes: u64) -> Result<Option<Ended>, Nonsense> {
+    pub(super) fn own(&mut self, bytes: u64) -> Result<(), Nonsense> {
         if !bytes.is_multiple_of(SECTION_SIZE) || bytes > self.promised {
             return Err(Nonsense);
         }
@@ -179,25 +187,33 @@ impl State {
             // What it gives up is not promised to it any more; and it is not to find what it has not asked for.
             self.promised = bytes;
             if !self.is_seen() && self.wanted > bytes {
-                return Ok(self.close());
+                self.close();
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The guest says that it is done with the request that it has seen: it `could`, or could not.
-    pub(super) fn end(&mut self, could: bool) -> Result<Ended, Nonsense> {
+    pub(super) const fn end(&mut self, could: bool) -> Result<(), Nonsense> {
         if !self.is_seen() || (could && self.owned != self.wanted) {
             return Err(Nonsense);
         }
-        self.close().ok_or(Nonsense)
+        self.close();
+        Ok(())
     }
 
-    fn close(&mut self) -> Option<Ended> {
-        let ended = Ended { wanted: self.wanted, owned: self.owned };
+    const fn close(&mut self) {
+        if self.open {
+            self.ended = Some(Ended { wanted: self.wanted, owned: self.owned });
+        }
         self.wanted = self.owned;
         self.promised = self.owned;
-        std::mem::take(&mut self.open).then_some(ended)
+        self.open = false;
+    }
+
+    /// How a request has ended, once, when the host has all memory again that the guest does not own any more.
+    pub(super) fn take_ended(&mut self) -> Option<Ended> {
+        self.ended.take_if(|_| self.there <= self.promised)
     }
 
     /// What there is to save, when nothing works.
@@ -223,7 +239,8 @@ impl State {
         if !open && (wanted != owned || promised != owned) {
             return Err(Mismatch::of("wanted", wanted, owned));
         }
-        *self = Self { max: self.max, wanted, owned, promised, there, request, open, seen, event, asked: None };
+        let max = self.max;
+        *self = Self { max, wanted, owned, promised, there, request, open, seen, event, asked: None, ended: None };
         Ok(())
     }
 }
@@ -253,6 +270,7 @@ mod tests {
         state.see();
         state.own(sections * S).unwrap();
         state.end(true).unwrap();
+        state.take_ended();
         state
     }
 
@@ -267,21 +285,22 @@ mod tests {
         assert_eq!(state.end(true), Err(Nonsense), "it does not know what is wanted");
         assert_eq!(state.see(), 4 * S);
         assert_eq!(state.end(true), Err(Nonsense), "it does not own it");
-        assert_eq!(state.own(2 * S), Ok(None));
-        assert_eq!(state.own(4 * S), Ok(None));
-        assert_eq!(state.end(true), Ok(Ended { wanted: 4 * S, owned: 4 * S }));
-        assert_eq!(state.end(true), Err(Nonsense), "it is over");
+        assert_eq!(state.own(2 * S), Ok(()));
+        assert_eq!(state.own(4 * S), Ok(()));
+        assert_eq!((state.end(true), state.take_ended()), (Ok(()), Some(Ended { wanted: 4 * S, owned: 4 * S })));
+        assert_eq!((state.end(true), state.take_ended()), (Err(Nonsense), None), "it is over");
         assert_eq!(state.ask(4 * S), Asked::Done);
 
         assert_eq!(state.ask(S), Asked::Waits);
         assert_eq!(work(&mut state), [Job::Announce(S)]);
         assert_eq!(state.see(), S);
-        assert_eq!(state.own(3 * S), Ok(None));
+        assert_eq!(state.own(3 * S), Ok(()));
         assert_eq!(work(&mut state), [Job::Shrink(3 * S)]);
         assert_eq!(state.own(4 * S), Err(Nonsense), "it has given that up");
-        assert_eq!(state.own(S), Ok(None));
-        assert_eq!(state.end(true), Ok(Ended { wanted: S, owned: S }));
+        assert_eq!(state.own(S), Ok(()));
+        assert_eq!((state.end(true), state.take_ended()), (Ok(()), None), "the host has its memory not yet");
         assert_eq!(work(&mut state), [Job::Shrink(S)]);
+        assert_eq!(state.take_ended(), Some(Ended { wanted: S, owned: S }));
     }
 
     #[test]
@@ -291,8 +310,8 @@ mod tests {
         work(&mut state);
         state.see();
         state.own(3 * S).unwrap();
-        assert_eq!(state.end(false), Ok(Ended { wanted: 8 * S, owned: 3 * S }));
-        assert_eq!(work(&mut state), [Job::Shrink(3 * S)]);
+        assert_eq!((state.end(false), work(&mut state)), (Ok(()), vec![Job::Shrink(3 * S)]));
+        assert_eq!(state.take_ended(), Some(Ended { wanted: 8 * S, owned: 3 * S }));
         assert_eq!((state.wanted, state.own(4 * S)), (3 * S, Err(Nonsense)));
         assert_eq!(state.ask(8 * S), Asked::Waits, "it can be asked for again");
         assert_eq!(work(&mut state), [Job::Grow(8 * S)]);
@@ -308,6 +327,25 @@ mod tests {
         state.own(S).unwrap();
         let pieces: Vec<_> = (0..8).map(|piece| Job::Shrink(((7 - piece) * 8 * S).max(S))).collect();
         assert_eq!(work(&mut state), pieces);
+    }
+
+    #[test]
+    fn whoever_asks_for_the_same_waits_until_the_host_has_its_memory() {
+        let mut state = grown(64);
+        state.ask(S);
+        work(&mut state);
+        state.see();
+        state.own(2 * S).unwrap();
+        state.end(false).unwrap();
+        assert_eq!(state.ask(S), Asked::Waits, "it has 2, and is asked again");
+        let mut jobs = work(&mut state);
+        assert_eq!((jobs.pop(), state.take_ended()), (Some(Job::Announce(S)), Some(Ended { wanted: S, owned: 2 * S })));
+        state.see();
+        state.own(S).unwrap();
+        state.end(true).unwrap();
+        assert_eq!((state.ask(S), state.take_ended()), (Asked::Waits, None), "it is told when that is over");
+        work(&mut state);
+        assert_eq!((state.take_ended(), state.ask(S)), (Some(Ended { wanted: S, owned: S }), Asked::Done));
     }
 
     #[test]
@@ -345,15 +383,16 @@ mod tests {
     #[test]
     fn what_the_guest_gives_up_by_itself_is_not_wanted_any_more() {
         let mut state = grown(8);
-        assert_eq!(state.own(0), Ok(None));
+        assert_eq!(state.own(0), Ok(()));
         assert_eq!((state.see(), work(&mut state)), (0, vec![Job::Shrink(0)]));
 
         let mut state = grown(8);
         state.ask(16 * S);
         work(&mut state);
-        assert_eq!(state.own(0), Ok(Some(Ended { wanted: 16 * S, owned: 0 })));
+        assert_eq!(state.own(0), Ok(()));
         assert_eq!((state.see(), state.end(true)), (0, Err(Nonsense)));
         assert_eq!(work(&mut state), [Job::Shrink(8 * S), Job::Shrink(0)]);
+        assert_eq!(state.take_ended(), Some(Ended { wanted: 16 * S, owned: 0 }));
     }
 
     #[test]

@@ -155,6 +155,24 @@ fn a_guest_grows_and_shrinks() {
     assert_eq!(machine.control.ask(4 * S), Asked::Done);
 }
 
+/// The memory that the guest has given back is the host's when anybody is told that it has.
+#[test]
+fn an_answer_comes_behind_the_last_piece() {
+    let mut machine = machine();
+    machine.grow(32);
+    machine.control.ask(0);
+    machine.interrupted();
+    machine.read64(WANTED);
+    machine.worker.ask_to_pause();
+    machine.worker.await_pause(LONG).unwrap();
+    machine.write64(OWNED, 0);
+    machine.write32(OUTCOME, DONE);
+    assert!(machine.reports.try_recv().is_err(), "the host has nothing yet");
+    machine.worker.resume();
+    assert_eq!(machine.ended(), (0, 0));
+    assert_eq!(machine.there.try_iter().map(|bytes| bytes / S).collect::<Vec<_>>(), [24, 16, 8, 0]);
+}
+
 #[test]
 fn a_guest_that_could_not_is_heard() {
     let mut machine = machine();
@@ -274,6 +292,8 @@ fn it_is_saved_and_restored() {
     control.tell(move |report| drop(tell.send(report)));
     let mut device = HeldRegisters::new(Arc::clone(&control));
     device.restore(&saved).unwrap();
+    let (told, there) = channel();
+    let _worker = control.serve("memory".to_owned(), Box::new(Host { most: 32 * S, told }), || Some(())).unwrap();
     assert_eq!(device.save().unwrap().unwrap(), saved);
     device.awake();
     assert!(irq.read().is_err(), "nothing was pending");
