@@ -46,7 +46,7 @@ impl Provider for Host {
     fn grow(&mut self, to: u64) -> io::Result<()> {
         let from = self.held.there();
         self.held.grow(to)?;
-        if self.huge {
+        if self.huge && to > from {
             let start = self.held.range().start();
             if let Err(error) = advise_huge(&self.memory, GpaRange::new(start + from, start + to)) {
                 tracing::info!(%error, "no transparent huge pages");
@@ -54,14 +54,17 @@ impl Provider for Host {
         }
         self.slots.cover(to).map_err(|error| {
             // The guest has not been asked: nobody uses it.
-            let back = self.held.shrink(from);
+            let back = if to > from { self.held.shrink(from) } else { Ok(()) };
             io::Error::other(back.map_or_else(|error| error.to_string(), |()| chain(&error)))
         })
     }
 
-    /// From the guest first, then from the host.
+    /// From the guest first, then from the host. What cannot be taken from the guest has nothing in it any more.
     fn shrink(&mut self, to: u64) -> io::Result<()> {
-        self.slots.uncover(to).map_err(|error| io::Error::other(chain(&error)))?;
+        self.slots.uncover(to).map_err(|error| {
+            let cleared = self.held.clear(to);
+            io::Error::other(cleared.map_or_else(|error| error.to_string(), |()| chain(&error)))
+        })?;
         self.held.shrink(to)
     }
 }

@@ -45,9 +45,16 @@ impl HeldMemory {
         self.region().map_or(0, |region| region.as_ptr() as u64).saturating_add(offset)
     }
 
-    /// From now on the first `to` bytes are there, more than before. What is new is zero, and takes host memory once it is touched.
+    /// From now on the first `to` bytes are there, if not more are. What is new is zero, and takes host memory once it is touched.
     pub fn grow(&self, to: u64) -> io::Result<()> {
-        let Some((region, from)) = self.checked(to)? else { return Ok(()) };
+        let Some(region) = self.region() else { return Ok(()) };
+        let from = region.there();
+        if to > region.len() || !to.is_multiple_of(crate::layout::PAGE_SIZE) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        if to <= from {
+            return Ok(());
+        }
         let start = region.as_ptr().wrapping_add(index(from));
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: `from..to` lies inside the region's mapping, at whole pages; nobody has used it, since it was not there.
@@ -59,41 +66,49 @@ impl HeldMemory {
     }
 
     /// From now on only the first `to` bytes are there. Host memory behind the others goes. A device that uses them at this moment gets
-    /// a fault, and the process ends with it: only a guest that gives back what it still uses can come to that.
+    /// a fault, and the process ends with it: only a guest that gives back what it still uses can come to that. If it fails, as much
+    /// is there as before.
     pub fn shrink(&self, to: u64) -> io::Result<()> {
-        let Some(region) = self.region() else { return Ok(()) };
-        let from = region.there();
-        if to >= from || !to.is_multiple_of(crate::layout::PAGE_SIZE) {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        }
+        let Some((region, from)) = self.fewer(to)? else { return Ok(()) };
         region.set_there(to);
-        let (start, length) = (region.as_ptr().wrapping_add(index(to)).cast(), index(from - to));
-        // First what takes long, under a lock of this address space that lets vCPUs go on; what it fails at, the second step does.
-        // SAFETY: the range lies inside the region's mapping; the guest has given up what is in it.
-        unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the same; the new mapping takes the place of the old one, whatever that was of, and has nothing in it.
-        if unsafe { libc::mmap(start, length, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the same. That it fails costs no more than a longer core dump, of nothing.
-        unsafe { libc::madvise(start, length, libc::MADV_DONTDUMP) };
-        Ok(())
+        replace(region, to, from, libc::PROT_NONE).inspect_err(|_| region.set_there(from))
+    }
+
+    /// What is there behind the first `to` bytes is zero from now on, and host memory behind it goes.
+    pub fn clear(&self, to: u64) -> io::Result<()> {
+        let Some((region, from)) = self.fewer(to)? else { return Ok(()) };
+        replace(region, to, from, libc::PROT_READ | libc::PROT_WRITE)
     }
 
     fn region(&self) -> Option<&Region> {
         self.memory.iter().find(|region| region.is_held())
     }
 
-    /// The region, and what is there of it, if `to` is more and can be.
-    fn checked(&self, to: u64) -> io::Result<Option<(&Region, u64)>> {
+    /// The region, and what is there of it, if `to` is fewer and can be.
+    fn fewer(&self, to: u64) -> io::Result<Option<(&Region, u64)>> {
         let Some(region) = self.region() else { return Ok(None) };
         let from = region.there();
-        if to <= from || to > region.len() || !to.is_multiple_of(crate::layout::PAGE_SIZE) {
+        if to >= from || !to.is_multiple_of(crate::layout::PAGE_SIZE) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         Ok(Some((region, from)))
     }
+}
+
+/// Puts memory with nothing in it, to which `prot` is allowed, in the place of bytes `to..from` of `region`.
+fn replace(region: &Region, to: u64, from: u64, prot: i32) -> io::Result<()> {
+    let (start, length) = (region.as_ptr().wrapping_add(index(to)).cast(), index(from - to));
+    // First what takes long, under a lock of this address space that lets vCPUs go on; what it fails at, the second step does.
+    // SAFETY: the range lies inside the region's mapping; the guest has given up what is in it.
+    unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: the same; the new mapping takes the place of the old one, whatever that was of, and has nothing in it.
+    if unsafe { libc::mmap(start, length, prot, flags, -1, 0) } == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the same. That it fails costs no more than a longer core dump, of nothing or of what comes to be there.
+    unsafe { libc::madvise(start, length, libc::MADV_DONTDUMP) };
+    Ok(())
 }
 
 #[cfg(test)]
@@ -174,11 +189,28 @@ mod tests {
     fn sizes_that_make_no_sense_change_nothing() {
         let (_, held) = memory();
         for to in [0, 1, (1 << 40) + 4096, u64::MAX] {
-            assert!(held.grow(to).is_err(), "{to}");
-            assert!(held.shrink(to).is_err(), "{to}");
+            assert_eq!(held.grow(to).is_err(), to > 0, "{to}");
+            assert!(held.shrink(to).is_err() && held.clear(to).is_err(), "{to}");
         }
         held.grow(1 << 40).unwrap();
         assert_eq!(held.there(), 1 << 40);
         held.shrink(0).unwrap();
+    }
+
+    /// As it is where the host could not take it back.
+    #[test]
+    fn what_stays_is_zero_and_is_there_already() {
+        let (memory, held) = memory();
+        held.grow(4 * MIB).unwrap();
+        for at in [0, 2 * MIB] {
+            memory.write_obj(9u8, GuestAddress(START + at)).unwrap();
+        }
+        held.clear(MIB).unwrap();
+        held.grow(2 * MIB).unwrap();
+        assert_eq!(held.there(), 4 * MIB);
+        let read = |offset: u64| memory.read_obj::<u8>(GuestAddress(START + offset)).unwrap();
+        assert_eq!((read(0), read(2 * MIB)), (9, 0));
+        held.grow(8 * MIB).unwrap();
+        assert_eq!((held.there(), read(7 * MIB)), (8 * MIB, 0));
     }
 }

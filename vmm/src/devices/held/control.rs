@@ -21,9 +21,9 @@ const STACK: usize = 64 << 10;
 
 /// Whoever has memory for the guest: the thread calls it, with sizes in bytes from the start of held memory.
 pub trait Provider: Send {
-    /// Has memory for the first `to` bytes, more than before: the guest can use it.
+    /// Has memory for the first `to` bytes: the guest can use it. They are more than before, or it could not take them back.
     fn grow(&mut self, to: u64) -> io::Result<()>;
-    /// Has memory for the first `to` bytes only, fewer than before.
+    /// Has memory for the first `to` bytes only, fewer than before. If it cannot, it has as much as before.
     fn shrink(&mut self, to: u64) -> io::Result<()>;
 }
 
@@ -146,10 +146,10 @@ impl HeldControl {
             }
             Err(source) => {
                 if let Job::Shrink(to) = job {
-                    // Nobody can use it any more; that the host has it for longer is no harm to the guest.
+                    // That it stays for longer is no harm to the guest.
                     tracing::warn!(%source, bytes = to, "memory that the guest has given back stays with this process");
-                    inner.state.done(job);
-                } else if let Some(wanted) = inner.state.failed() {
+                }
+                if let Some(wanted) = inner.state.failed(job) {
                     inner.report(Report::Host { wanted, source });
                 }
             }

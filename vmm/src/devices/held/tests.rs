@@ -301,7 +301,7 @@ fn it_is_saved_and_restored() {
     assert_eq!(device.write(OWNED + 4, &low32((6 * S) >> 32).to_le_bytes()), None);
     assert_eq!(device.write(OUTCOME, &FAILED.to_le_bytes()), None);
     let Report::Ended(ended) = reports.recv_timeout(LONG).unwrap() else { panic!("no end") };
-    assert_eq!(ended, Ended { wanted: 8 * S, owned: 6 * S });
+    assert_eq!((ended, there.recv_timeout(LONG)), (Ended { wanted: 8 * S, owned: 6 * S }, Ok(6 * S)));
 
     let DeviceState::Held(state) = saved else { panic!("another device") };
     let restore = |there: u64, change: fn(&mut crate::state::HeldState)| {
@@ -334,6 +334,47 @@ fn an_interrupt_that_was_pending_comes_again() {
     device.restore(&saved).unwrap();
     device.awake();
     assert_eq!(irq.read().unwrap(), 1);
+}
+
+/// A host that cannot take memory back; what it has is what was last said. As held memory has it, more than there is cannot be asked for
+/// twice.
+struct Keeper(Arc<Mutex<u64>>);
+
+impl Provider for Keeper {
+    fn grow(&mut self, to: u64) -> io::Result<()> {
+        let mut there = lock(&self.0);
+        *there = to.max(*there);
+        Ok(())
+    }
+
+    fn shrink(&mut self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::OutOfMemory.into())
+    }
+}
+
+#[test]
+fn what_a_host_cannot_take_back_is_there_and_can_be_had_again() {
+    let (irq, there) = (EventFd::new(EFD_NONBLOCK).unwrap(), Arc::new(Mutex::new(0)));
+    let control = HeldControl::new(64 * S, 0, irq.try_clone().unwrap()).unwrap();
+    let ((tell, reports), (_, none)) = (channel(), channel());
+    control.tell(move |report| drop(tell.send(report)));
+    let worker = control.serve("memory".to_owned(), Box::new(Keeper(Arc::clone(&there))), || Some(())).unwrap();
+    let device = HeldRegisters::new(Arc::clone(&control));
+    let mut machine = Machine { control, device, irq, there: none, reports, worker };
+    for sections in [20, 4, 12, 20, 0, 24] {
+        assert_eq!(machine.control.ask(sections * S), Asked::Waits);
+        machine.interrupted();
+        assert_eq!(machine.read64(WANTED), sections * S);
+        machine.write64(OWNED, sections * S);
+        machine.write32(OUTCOME, DONE);
+        assert_eq!(machine.ended(), (sections, sections));
+        machine.worker.ask_to_pause();
+        machine.worker.await_pause(LONG).unwrap();
+        let DeviceState::Held(saved) = machine.device.save().unwrap().unwrap() else { panic!("another device") };
+        assert_eq!((saved.owned, saved.there), (sections * S, *lock(&there)), "a snapshot of it can be restored");
+        machine.worker.resume();
+    }
+    assert_eq!((*lock(&there), machine.errors()), (24 * S, 0));
 }
 
 /// A host whose memory is what was last said.
