@@ -51,7 +51,7 @@ pub struct Progress {
     pub owned: u64,
     /// Whether its driver has ever used the device.
     pub driver: bool,
-    /// When it last came to own more or less, or saw a request, or the host had some of its memory again.
+    /// When it last came to own more or less, or to know a request, or the host had some of its memory again.
     pub since: Instant,
 }
 

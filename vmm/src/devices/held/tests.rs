@@ -273,6 +273,34 @@ fn a_request_waits_for_the_driver() {
     assert_eq!(machine.ended(), (2, 2));
 }
 
+/// Whoever waits does so as long as something happens: a guest cannot make it wait by what it reads, or by saying the same.
+#[test]
+fn only_what_happens_is_progress() {
+    let mut machine = machine();
+    machine.control.ask(4 * S);
+    machine.host();
+    machine.interrupted();
+    let since = |machine: &Machine| machine.control.progress().since;
+    let asked = since(&machine);
+    machine.read64(WANTED);
+    let seen = since(&machine);
+    assert!(seen > asked);
+    for sections in 1..=4 {
+        let before = since(&machine);
+        machine.write64(OWNED, sections * S);
+        let after = since(&machine);
+        assert!(after > before);
+        machine.read64(WANTED);
+        machine.read32(WANTED);
+        machine.write64(OWNED, sections * S);
+        machine.write64(OWNED, 5 * S);
+        machine.write32(EVENT, ACKNOWLEDGE);
+        assert_eq!(since(&machine), after);
+    }
+    machine.write64(OWNED, S);
+    assert!(since(&machine) > seen);
+}
+
 #[test]
 fn it_is_saved_and_restored() {
     let mut machine = machine();
