@@ -242,6 +242,11 @@ impl Live {
         self.vm.devices.held.as_ref().map_or(Asked::Done, |held| held.ask(bytes))
     }
 
+    /// The same behind what it had begun when it was saved.
+    pub(super) fn ask_for_memory_next(&self, bytes: u64) {
+        self.vm.devices.held.iter().for_each(|held| held.ask_next(bytes));
+    }
+
     /// What its vCPUs and devices have done.
     pub(super) fn counters(&self) -> Snapshot {
         self.vm.counters.snapshot(page_faults())

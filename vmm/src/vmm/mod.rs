@@ -228,11 +228,13 @@ impl Vmm {
             }
             error => error,
         });
-        let restored = restored.and_then(|()| wanted.map_or(Ok(()), |wanted| self.ask_before_it_goes_on(wanted)));
         if let Err(error) = restored {
             drop(self.take_live().map(Live::finish));
             self.vm = None;
             return Err(error);
+        }
+        if let Some(wanted) = wanted {
+            self.ask_before_it_goes_on(wanted);
         }
         self.events.vm("restored");
         if resume { self.resume() } else { Ok(()) }

@@ -72,12 +72,11 @@ impl Vmm {
         Ok(waits)
     }
 
-    /// Asks a guest that has been restored to own `wanted` bytes of held memory. Nobody waits for it: it goes on with that.
-    pub(super) fn ask_before_it_goes_on(&mut self, wanted: u64) -> Result<(), VmmError> {
-        let size = self.vm.as_ref().map_or(0, |kept| kept.config.memory_size());
-        match self.live().map(|live| live.ask_for_memory(wanted)) {
-            Some(Asked::Busy { wanted }) => Err(MemoryError::Busy { desired: size + wanted }.into()),
-            _ => Ok(()),
+    /// Asks a guest that has been restored to own `wanted` bytes of held memory. Nobody waits for it: it goes on with that, or with
+    /// what it had begun when it was saved, and then with that.
+    pub(super) fn ask_before_it_goes_on(&mut self, wanted: u64) {
+        if let Some(live) = self.live() {
+            live.ask_for_memory_next(wanted);
         }
     }
 

@@ -104,6 +104,12 @@ impl HeldControl {
         asked
     }
 
+    /// The same for a guest that goes on from what was saved: what it had begun then, it does first.
+    pub fn ask_next(&self, bytes: u64) {
+        lock(&self.inner).state.ask_next(bytes);
+        self.orders.has_more();
+    }
+
     /// How far the guest is.
     pub fn progress(&self) -> Progress {
         let inner = lock(&self.inner);

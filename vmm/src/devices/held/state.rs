@@ -131,6 +131,13 @@ impl State {
         Asked::Waits
     }
 
+    /// The same for somebody whom nobody else's wish keeps from his: the guest does first what it has seen.
+    pub(super) const fn ask_next(&mut self, wanted: u64) {
+        if let Asked::Busy { .. } = self.ask(wanted) {
+            self.asked = Some(wanted);
+        }
+    }
+
     /// What the host has to do next. Until it is [done](Self::done), nothing else is.
     pub(super) fn job(&self) -> Option<Job> {
         if self.has_too_much() {

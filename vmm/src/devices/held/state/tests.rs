@@ -164,6 +164,24 @@ fn a_request_that_is_seen_at_the_last_moment_comes_first_too() {
     assert_eq!(work(&mut state), [Job::Grow(8 * S)]);
 }
 
+/// As a template does that was saved while its size changed.
+#[test]
+fn another_size_waits_for_what_the_guest_has_seen() {
+    let mut state = grown(1);
+    state.ask(4 * S);
+    work(&mut state);
+    state.see();
+    state.own(2 * S).unwrap();
+    let mut restored = State::new(64 * S, 4 * S);
+    restored.restore(&state.save()).unwrap();
+    restored.ask_next(8 * S);
+    assert_eq!((restored.job(), restored.ask(2 * S)), (None, Asked::Busy { wanted: 8 * S }));
+    restored.own(4 * S).unwrap();
+    restored.end(true).unwrap();
+    assert_eq!(work(&mut restored), [Job::Grow(8 * S)]);
+    assert_eq!(restored.wanted, 8 * S);
+}
+
 #[test]
 fn what_the_host_cannot_do_is_over() {
     let mut state = grown(2);
