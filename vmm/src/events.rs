@@ -72,6 +72,16 @@ impl Events {
         self.say("vm", event, None);
     }
 
+    /// The VM has come to have `bytes` of memory, as somebody wanted.
+    pub fn resized(&self, bytes: u64) {
+        self.say("vm", "resized", Some(BTreeMap::from([("memory_actual_size", bytes.to_string().as_str())])));
+    }
+
+    /// It has not come to have what somebody wanted, and why.
+    pub fn resize_failed(&self, why: &str) {
+        self.say("vm", "resize-failed", Some(BTreeMap::from([("reason", why)])));
+    }
+
     /// The VM is over, and why.
     pub fn shutdown(&self, why: &str) {
         self.say("vm", "shutdown", Some(BTreeMap::from([("reason", why)])));

@@ -13,6 +13,7 @@ use super::handle::Reply;
 use super::lifecycle::{NotNow, State};
 use super::live::Live;
 use super::{Kept, Stage, Vmm};
+use crate::chain::chain;
 use crate::config::{FieldError, VmConfig};
 use crate::devices::held::{Asked, Ended, Report};
 use crate::field::Field;
@@ -85,19 +86,22 @@ impl Vmm {
         let size = self.vm.as_ref().map_or(0, |kept| kept.config.memory_size());
         let (wanted, result) = match report {
             Report::Ended(Ended { wanted, owned }) => {
-                self.events.vm("resized");
                 let refused = MemoryError::Refused { desired: size + wanted, is: size + owned };
-                (wanted, if owned == wanted { Ok(Answer::Done) } else { Err(refused.into()) })
+                (wanted, if owned == wanted { Ok(Answer::Done) } else { Err(VmmError::from(refused)) })
             }
             Report::Host { wanted, source } => {
                 (wanted, Err(MemoryError::Host { desired: size + wanted, source }.into()))
             }
         };
+        match &result {
+            Ok(_) => self.events.resized(size + wanted),
+            Err(error) => self.events.resize_failed(&chain(error)),
+        }
         match self.resizing.take_if(|resizing| resizing.wanted == wanted) {
             Some(resizing) => resizing.reply.send(result),
             None => {
                 if let Err(error) = result {
-                    tracing::warn!("{}", crate::chain::chain(&error));
+                    tracing::warn!("{}", chain(&error));
                 }
             }
         }

@@ -175,12 +175,12 @@ fn grows() -> Result<(), Failed> {
     no_complaint(&server)?;
     let events = fs::read_to_string(server.directory.path().join("events"))?;
     let count = |event: &str| events.matches(&format!("\"{event}\"")).count();
-    require(count("resizing") == 10 && count("resized") == 10, || events.clone())?;
+    require(count("resizing") == 10 && count("resized") == 10 && count("resize-failed") == 0, || events.clone())?;
     put(&server, "vmm.shutdown", "")
 }
 
 fn partial() -> Result<(), Failed> {
-    let server = Server::start();
+    let server = Server::with(&["--event-monitor", "path=events"]);
     start(&server, PARTIAL)?;
     let (status, said) = resize(&server, 512);
     let words = "desired_ram=603979776: the guest could not do all of it: it has 201326592 bytes of memory now";
@@ -190,6 +190,11 @@ fn partial() -> Result<(), Failed> {
     let (status, said) = resize(&server, 0);
     let words = "desired_ram=67108864: the guest could not do all of it: it has 201326592 bytes of memory now";
     require(status == 500 && said.contains(words), || format!("{status} {said}"))?;
+    // What the guest refused is no size that it has come to have.
+    let path = server.directory.path().join("events");
+    let events = || fs::read_to_string(&path).unwrap_or_default();
+    server.wait_for("no event", |_| events().matches("\"resize-failed\"").count() == 2);
+    require(events().contains(words) && !events().contains("\"resized\""), events)?;
     put(&server, "vmm.shutdown", "")
 }
 
