@@ -25,7 +25,8 @@ pub(super) fn map(plan: &MemoryPlan) -> Result<GuestMemory, MapError> {
     Ok(memory)
 }
 
-/// Begins to bring what a VM is restored from into the host's memory: each page that is not zero becomes the guest's own.
+/// Begins to bring what a VM is restored from into the host's memory: each page that is not zero. They stay those of the file, which
+/// other VMs share, until the guest writes to them.
 pub(super) fn prefault_image(memory: &GuestMemory, timeline: &Arc<Timeline>) -> Result<Prefaulting, BootError> {
     let pagemap = Pagemap::open().map_err(ImageError::Io).map_err(RestoreError::Image)?;
     let mut ranges = Vec::new();

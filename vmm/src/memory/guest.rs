@@ -265,7 +265,8 @@ pub fn advise_huge(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     advise(memory, range, libc::MADV_HUGEPAGE)
 }
 
-/// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14).
+/// Backs `range` (GPA) with host memory now, keeping what is in it (`MADV_POPULATE_WRITE`, Linux 5.14). What comes from a file is
+/// read and mapped, and not copied before somebody writes to it (`MADV_POPULATE_READ`): others map the same pages.
 ///
 /// It goes in steps of a huge page: each holds the lock of this process's address space, which whoever makes a thread or a vCPU
 /// waits for, and after each the processor goes to whoever else wants it: the boot CPU's thread may be about to run.
@@ -273,7 +274,10 @@ pub fn populate(memory: &GuestMemory, range: GpaRange) -> io::Result<()> {
     let mut start = range.start();
     while start < range.end() {
         let end = range.end().min((start / HUGE_PAGE + 1) * HUGE_PAGE);
-        advise(memory, GpaRange::new(start, end), libc::MADV_POPULATE_WRITE)?;
+        advise_by(memory, GpaRange::new(start, end), |region| match region.source() {
+            Some(_) => libc::MADV_POPULATE_READ,
+            None => libc::MADV_POPULATE_WRITE,
+        })?;
         thread::yield_now();
         start = end;
     }

@@ -55,7 +55,7 @@ pub enum PrefaultError {
     Lost(Prefault),
 }
 
-/// What an error of `MADV_POPULATE_WRITE` (madvise(2)) means, and what would help.
+/// What an error of `MADV_POPULATE_WRITE` or `MADV_POPULATE_READ` (madvise(2)) means, and what would help.
 fn reason(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOMEM) => "the host is out of memory: use less, or back none beforehand",
@@ -186,6 +186,8 @@ fn pieces(ranges: &[GpaRange], page: u64, threads: usize) -> Vec<GpaRange> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use proptest::prelude::*;
     use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
@@ -246,6 +248,39 @@ mod tests {
             assert_eq!(done.iter().count(), 1);
             assert_eq!(memory.read_obj::<u64>(GuestAddress(3 * MIB)).unwrap(), 7);
         }
+    }
+
+    /// Bytes that this process has for itself of the mapping that begins at `start`: /proc/self/smaps says so.
+    fn own_kib(start: *const u8, field: &str) -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", start.addr());
+        let lines = smaps.lines().skip_while(|line| !line.starts_with(&start));
+        let value = lines.into_iter().find_map(|line| line.strip_prefix(field)).unwrap();
+        value.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    }
+
+    /// As clones of one snapshot have it.
+    #[test]
+    fn what_comes_from_a_file_is_there_and_shared() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![9; 40 << 20], 0).unwrap();
+        file.set_len(80 * MIB).unwrap();
+        let (slots, file) = ([GpaRange::of(0, 80 * MIB)], Arc::new(file));
+        let clones = [(); 2].map(|()| {
+            let slots = slots.map(|range| Slot::new(range, Backing::default()));
+            let memory = guest::map_file(&slots, None, &file).unwrap();
+            let data = [GpaRange::of(0, 40 * MIB)];
+            start(&memory, &data, HostPages::Base, Prefault::All, || ()).unwrap().finish().unwrap();
+            memory
+        });
+        for memory in &clones {
+            assert_eq!(present(memory, slots[0]), 40 * MIB / 4096);
+            let start = memory.iter().next().unwrap().as_ptr();
+            assert_eq!((own_kib(start, "Rss:"), own_kib(start, "Anonymous:")), (40 << 10, 0));
+            memory.write_obj(7u8, GuestAddress(3 * MIB)).unwrap();
+            assert_eq!(own_kib(start, "Anonymous:"), 4, "what is written is its own");
+        }
+        assert_eq!(clones[1].read_obj::<u8>(GuestAddress(4 * MIB)).unwrap(), 9);
     }
 
     #[test]

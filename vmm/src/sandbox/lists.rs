@@ -154,7 +154,10 @@ const START: &[Call] = &[
     Call(libc::SYS_getsockopt, Always),
     // Taps that are set up already, and their addresses, by which their counters are known.
     Call(libc::SYS_ioctl, OneOf(1, &[TUNSETIFF, TUNGETIFF, TUNSETVNETHDRSZ, SIOCGIFHWADDR])),
-    Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE)])),
+    Call(
+        libc::SYS_madvise,
+        OneOf(2, &[word(libc::MADV_HUGEPAGE), word(libc::MADV_POPULATE_WRITE), word(libc::MADV_POPULATE_READ)]),
+    ),
     // Disks that are block devices: their sectors.
     Call(libc::SYS_ioctl, OneOf(1, &[BLKPBSZGET])),
     // Which pages of a snapshot there are, before they are brought into the host's memory.
