@@ -93,13 +93,14 @@ impl Unfinished {
         &self.path
     }
 
-    /// Both files are written and safe: from now on it is there.
+    /// Both files are written and safe: from now on it is there. If its name is not safe, it is not there.
     pub fn finish(mut self) -> Result<(), DirectoryError> {
         let rename = || {
             self.directory.sync_all()?;
             // It replaces an empty directory, and nothing else.
             fs::rename(&self.partial, &self.path)?;
-            self.parent.sync_all()
+            // Under its first name it is removed, as any that is not finished.
+            self.parent.sync_all().inspect_err(|_| drop(fs::rename(&self.path, &self.partial)))
         };
         rename().map_err(DirectoryError::Make)?;
         self.finished = true;
@@ -202,6 +203,16 @@ mod tests {
     fn what_is_not_finished_is_gone() {
         let parent = tempfile::tempdir().unwrap();
         drop(Unfinished::begin(&parent.path().join("a")).unwrap());
+        assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    #[test]
+    fn one_whose_name_is_not_safe_is_gone() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut begun = Unfinished::begin(&parent.path().join("a")).unwrap();
+        // What cannot be synced.
+        begun.parent = File::open("/dev/null").unwrap();
+        assert!(matches!(begun.finish(), Err(DirectoryError::Make(_))));
         assert_eq!(names(parent.path()), [""; 0]);
     }
 
