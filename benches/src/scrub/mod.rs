@@ -32,7 +32,9 @@ pub fn scrub(results: &mut Results, host: &str) -> Replaced {
     for Boot { end, .. } in &mut results.boots {
         if let End::Failed { why, console } = end {
             text.scrub(why);
-            console.iter_mut().for_each(|line| text.scrub(line));
+            for line in console {
+                text.scrub(line);
+            }
         }
     }
     results.facts.versions.values_mut().for_each(|version| text.scrub(version));

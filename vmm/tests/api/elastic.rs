@@ -180,7 +180,7 @@ fn grows() -> Result<(), Failed> {
 }
 
 fn partial() -> Result<(), Failed> {
-    let server = Server::with(&["--event-monitor", "path=events"]);
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
     start(&server, PARTIAL)?;
     let (status, said) = resize(&server, 512);
     let words = "desired_ram=603979776: the guest could not do all of it: it has 201326592 bytes of memory now";

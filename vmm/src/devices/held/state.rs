@@ -18,6 +18,7 @@ const PIECE: u64 = 1 << 30;
 /// How much there is, in bytes from the start of held memory, and what is asked for. When no request is open, `wanted`, `owned` and
 /// `promised` are the same.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a thing that is so or not")]
 pub(super) struct State {
     pub(super) max: u64,
     /// What the guest is to own,
