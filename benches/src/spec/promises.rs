@@ -355,7 +355,7 @@ pub const PROMISES: &[Promise] = &[
     tests(
         "snapshot-size",
         Section::Behaviour,
-        "Debian 12 at its login prompt, 256 GiB, `ondemand`: a snapshot has at most 1.1 times the memory that the guest touched, and a byte of it takes at most 1.1 times as long as at 1 GiB",
+        "Debian 12 at its login prompt, 256 GiB, `ondemand`: a snapshot has at most 1.1 times the memory that the guest touched, and takes at most 1.1 times as long as one at 1 GiB",
         &["--release", "--test", "vm", "snapshot_size::"],
     ),
     tests(
