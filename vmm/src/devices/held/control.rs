@@ -137,6 +137,7 @@ impl HeldControl {
     }
 
     fn work(&self, job: Job, provider: &mut dyn Provider) {
+        let begun = Instant::now();
         let result = match job {
             Job::Grow(to) => provider.grow(to),
             Job::Shrink(to) => provider.shrink(to),
@@ -146,6 +147,9 @@ impl HeldControl {
         inner.since = Instant::now();
         match result {
             Ok(()) => {
+                if let Job::Shrink(_) = job {
+                    inner.state.pace(begun.elapsed());
+                }
                 if inner.state.done(job) {
                     self.interrupt();
                 }

@@ -5,6 +5,8 @@
 //! there before more are asked for, and goes after fewer are owned. A request that the guest has seen is never changed under it, so
 //! what it says then is about that one.
 
+use std::time::Duration;
+
 use flatboot_handoff::SECTION_SIZE;
 
 use crate::state::{HeldState, Mismatch};
@@ -12,8 +14,12 @@ use crate::state::{HeldState, Mismatch};
 #[cfg(test)]
 mod tests;
 
-/// Most bytes that are taken back from the guest at a time, so that whoever does it hears what else there is.
+/// How many bytes are taken back from the guest at a time, so that whoever does it hears what else there is: at first,
 const PIECE: u64 = 1 << 30;
+/// and when that goes fast, since a piece costs something with nothing in it, too.
+const LARGEST_PIECE: u64 = 64 << 30;
+/// A piece that takes longer is followed by a small one.
+const FAST: Duration = Duration::from_millis(2);
 
 /// How much there is, in bytes from the start of held memory, and what is asked for. When no request is open, `wanted`, `owned` and
 /// `promised` are the same.
@@ -43,6 +49,8 @@ pub(super) struct State {
     ended: Option<Ended>,
     /// The host could not take back what is there and not promised: it tries that again when the guest gives up more, or is asked.
     stays: bool,
+    /// How much is taken back next, at most.
+    piece: u64,
 }
 
 /// What the host has to do.
@@ -99,6 +107,7 @@ impl State {
             asked: None,
             ended: None,
             stays: false,
+            piece: PIECE,
         }
     }
 
@@ -142,7 +151,7 @@ impl State {
     /// What the host has to do next. Until it is [done](Self::done), nothing else is.
     pub(super) fn job(&self) -> Option<Job> {
         if self.has_too_much() {
-            return Some(Job::Shrink(self.promised.max(self.there.saturating_sub(PIECE))));
+            return Some(Job::Shrink(self.promised.max(self.there.saturating_sub(self.piece))));
         }
         let wanted = self.asked?;
         // The guest may have seen another request since this was asked.
@@ -174,6 +183,11 @@ impl State {
             }
             Job::Announce(wanted) => can_announce && self.announce(wanted),
         }
+    }
+
+    /// The host took so long to take back a piece.
+    pub(super) fn pace(&mut self, took: Duration) {
+        self.piece = if took <= FAST { (self.piece * 2).min(LARGEST_PIECE) } else { PIECE };
     }
 
     /// The host cannot do `job`. If it was to have more memory, nobody asks for that any more: what was wanted is returned.

@@ -149,8 +149,8 @@ fn a_guest_grows_and_shrinks() {
     assert_eq!(machine.host(), 18);
     machine.write64(OWNED, 4 * S);
     machine.write32(OUTCOME, DONE);
-    // In pieces of a GiB.
-    assert_eq!([machine.host(), machine.host()], [10, 4]);
+    // In one piece or two: that depends on how long the one before has taken.
+    assert_eq!(std::iter::repeat_with(|| machine.host()).find(|there| *there < 10), Some(4));
     assert_eq!((machine.ended(), machine.errors()), ((4, 4), 0));
     assert_eq!(machine.control.ask(4 * S), Asked::Done);
 }
@@ -170,7 +170,9 @@ fn an_answer_comes_behind_the_last_piece() {
     assert!(machine.reports.try_recv().is_err(), "the host has nothing yet");
     machine.worker.resume();
     assert_eq!(machine.ended(), (0, 0));
-    assert_eq!(machine.there.try_iter().map(|bytes| bytes / S).collect::<Vec<_>>(), [24, 16, 8, 0]);
+    let there: Vec<_> = machine.there.try_iter().map(|bytes| bytes / S).collect();
+    assert!(there.len() > 1 && there.is_sorted_by(|before, after| before > after), "{there:?}");
+    assert_eq!(there.last(), Some(&0));
 }
 
 #[test]

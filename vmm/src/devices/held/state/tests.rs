@@ -18,7 +18,12 @@ fn work(state: &mut State) -> Vec<Job> {
 }
 
 fn grown(sections: u64) -> State {
-    let mut state = State::new(64 * S, 0);
+    grown_of(sections, 64)
+}
+
+/// It owns `sections` of `most`.
+fn grown_of(sections: u64, most: u64) -> State {
+    let mut state = State::new(most * S, 0);
     assert_eq!(state.ask(sections * S), Asked::Waits);
     work(&mut state);
     state.see();
@@ -72,15 +77,36 @@ fn what_was_not_taken_goes_again() {
     assert_eq!((state.wanted, state.request), (8 * S, 3));
 }
 
+/// Gives up all, and takes it back, each piece in `took`: their sizes.
+fn pieces(state: &mut State, took: Duration) -> Vec<u64> {
+    state.own(0).unwrap();
+    std::iter::from_fn(|| {
+        let before = state.there;
+        let job = state.job()?;
+        state.done(job);
+        state.pace(took);
+        Some(before - state.there)
+    })
+    .collect()
+}
+
 #[test]
 fn much_is_taken_back_in_pieces() {
-    let mut state = grown(64);
-    state.ask(S);
-    work(&mut state);
-    state.see();
-    state.own(S).unwrap();
-    let pieces: Vec<_> = (0..8).map(|piece| Job::Shrink(((7 - piece) * 8 * S).max(S))).collect();
-    assert_eq!(work(&mut state), pieces);
+    const { assert!(LARGEST_PIECE > 4 * PIECE) };
+    let all = 3 * LARGEST_PIECE;
+    let slow = pieces(&mut grown_of(all / S, all / S), 2 * FAST);
+    assert_eq!(slow, vec![PIECE; usize::try_from(all / PIECE).unwrap()]);
+
+    let fast = pieces(&mut grown_of(all / S, all / S), FAST);
+    let (rest, whole) = fast.split_last().unwrap();
+    let expected = (0..).map(|n| (PIECE << n).min(LARGEST_PIECE));
+    assert!(whole.iter().copied().eq(expected.take(whole.len())), "{fast:?}");
+    assert_eq!((whole.iter().sum::<u64>() + rest, whole.last()), (all, Some(&LARGEST_PIECE)));
+
+    let mut state = grown_of(all / S, all / S);
+    state.pace(FAST);
+    state.pace(2 * FAST);
+    assert_eq!(pieces(&mut state, 2 * FAST)[0], PIECE, "one that took long is followed by a small one");
 }
 
 #[test]
@@ -140,6 +166,7 @@ fn what_the_guest_gives_up_by_itself_is_not_wanted_any_more() {
     assert_eq!(state.own(0), Ok(()));
     assert_eq!((state.see(), work(&mut state)), (0, vec![Job::Shrink(0)]));
 
+    const { assert!(PIECE == 8 * S) };
     let mut state = grown(8);
     state.ask(16 * S);
     work(&mut state);
