@@ -8,6 +8,7 @@
 //! | `rises=N` | `MemTotal` has risen N times, each told at once by mark 0x70 and a line: `rises` | `seen` |
 //! | `short=512M` | with no memory left but what the kernel keeps, pages were given back and taken, as `short` tells, until `MemTotal` rose, then so much more; none is wrong, nothing was killed | `pages`, `full`, `wrong`, `killed`; `longest_short_ns`, `longest_after_ns`: what a page took to come |
 //! | `laden=/dev/vda` | memory full of own pages, files and the disk's, as `laden` tells, shrank, and all of them are right | `pages`, `wrong`, `looks`, `before_kib`, `after_kib` |
+//! | `pinned=/dev/vda` | a quarter of all memory was full of a file, pages of which a pipe held until the last block of the disk said `go`, as `pinned` and `released` tell; at `stop` all is as it was | `pages`, `wrong`; `part_kib`, `after_kib`: `MemTotal` at `go` and `stop` |
 //! | `accounts` | what /proc and /sys say of memory adds up | `settings`: /proc/sys/vm; `meminfo`, `zones`, `nodes`, `free_pages`, `complaints` |
 //! | `set=NAME:VALUE` | /proc/sys/vm/NAME takes the value; `:` between several | `name`, `value` |
 //! | `steady=60` | node 0's `MemTotal` and `MemFree` stay what they are while memory is filled, at most 60 seconds | `reads`, `total_kib`, `free_kib`: least and most; `deferred_first_kib`, `deferred_last_kib` |
@@ -66,8 +67,8 @@ use serde_json::json;
 use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
-    kernel, ledger, memmap, memory, modules, net, nodes, processors, pulse, report, showmem, sockets, steady, storm,
-    tables, vsock, walk, work,
+    kernel, ledger, memmap, memory, modules, net, nodes, pinned, processors, pulse, report, showmem, sockets, steady,
+    storm, tables, vsock, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -89,6 +90,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "rises" => elastic::rises(needed("TIMES")?),
         "short" => elastic::short(needed("AMOUNT")?),
         "laden" => elastic::laden(needed("DEVICE")?),
+        "pinned" => pinned::pinned(needed("DEVICE")?),
         "alloc" => memory::alloc(),
         "accounts" => accounts::accounts(),
         "set" => accounts::set(needed("NAME:VALUE")?),

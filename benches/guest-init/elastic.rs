@@ -166,14 +166,15 @@ pub(crate) fn laden(device: &str) -> Outcome {
 }
 
 /// A file or a disk, each page of which has a value of its own, by way of the page cache.
-struct Filled {
+pub(crate) struct Filled {
     name: String,
     file: File,
     pages: u64,
 }
 
 impl Filled {
-    fn write(name: &str, pages: u64) -> Result<Self, String> {
+    /// Has as many pages in it as told.
+    pub(crate) fn write(name: &str, pages: u64) -> Result<Self, String> {
         let open = || File::options().read(true).write(true).create(true).truncate(false).open(name);
         let filled = Self { name: name.to_owned(), file: open().map_err(|error| format!("{name}: {error}"))?, pages };
         let mut bytes = vec![0; PIECE_BYTES];
@@ -185,7 +186,12 @@ impl Filled {
         Ok(filled)
     }
 
-    fn wrong(&self) -> Result<u64, String> {
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Pages that are not as they were numbered.
+    pub(crate) fn wrong(&self) -> Result<u64, String> {
         let (mut wrong, mut bytes) = (0, vec![0; PIECE_BYTES]);
         self.each(&mut bytes, |bytes, first, offset| {
             self.file.read_exact_at(bytes, offset)?;
@@ -211,7 +217,7 @@ impl Filled {
     }
 }
 
-fn total() -> Result<u64, String> {
+pub(crate) fn total() -> Result<u64, String> {
     memory::meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal")
         .ok_or_else(|| "/proc/meminfo: no MemTotal".to_owned())
 }

@@ -41,6 +41,7 @@ mod modules;
 mod net;
 mod nodes;
 mod outcome;
+mod pinned;
 mod processors;
 mod pulse;
 mod report;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flatboot_bench::guest;
 use flatboot_bench::modes::MODES;
+use flatboot_handoff::SECTION_SIZE;
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
@@ -15,11 +16,12 @@ use super::timed::{columns, ratio, took};
 /// The driver of the memory device.
 const DRIVER: &str = "CONFIG_MEMMAP_HELD";
 
-pub(crate) fn trials() -> [Trial; 5] {
+pub(crate) fn trials() -> [Trial; 6] {
     [
         ("elastic::memory_comes_is_used_and_goes", changes as fn(&Lab) -> Result<(), Failed>),
         ("elastic::memory_comes_to_a_guest_that_is_short_of_it", short),
         ("elastic::full_memory_goes", laden),
+        ("elastic::memory_that_is_pinned_stays_and_the_rest_goes", pinned),
         ("elastic::a_template_goes_on_in_another_size", template),
         ("elastic::any_difference_takes_as_long_and_no_memory", constant),
     ]
@@ -51,6 +53,11 @@ said() { n=0; until grep -q "\"$1\":true" console; do n=$((n+1)); [ $n -lt 300 ]
 /// Runs `rest`, which prints what the guest has said, with `words` on its command line: all its checks have passed, which are
 /// `checks`. What they have reported.
 fn passes(lab: &Lab, words: &str, checks: &[&str], rest: &str) -> Result<Vec<Value>, Failed> {
+    passes_and_says(lab, words, checks, rest).map(|(reports, _)| reports)
+}
+
+/// The same, and all that was printed.
+fn passes_and_says(lab: &Lab, words: &str, checks: &[&str], rest: &str) -> Result<(Vec<Value>, String), Failed> {
     let cmdline =
         format!("debugfs=on memmap_held=movable {words} flatboot.check={} flatboot.end=poweroff", checks.join(","));
     let outcome = lab.shell_for(&script(lab, &cmdline, &format!("{ELASTIC}{rest}")), Duration::from_secs(480))?;
@@ -62,7 +69,7 @@ fn passes(lab: &Lab, words: &str, checks: &[&str], rest: &str) -> Result<Vec<Val
     let passed: Vec<_> = reports.iter().filter(|report| report["ok"] == true).collect();
     let passed: Vec<_> = passed.iter().filter_map(|report| report["check"].as_str()).collect();
     require(expected.iter().all(|check| times(&passed, check) == times(&expected, check)), seen)?;
-    Ok(reports)
+    Ok((reports, said))
 }
 
 fn times(of: &[&str], check: &str) -> usize {
@@ -123,6 +130,32 @@ wait $pid; cat console
     let full = reports.iter().find(|report| report["laden"] == true).ok_or("nothing was filled")?;
     let kib = |name: &str| full[name].as_u64().unwrap_or(0);
     require(kib("free_kib") < kib("total_kib") / 8, || format!("it was not full: {full}"))
+}
+
+/// What a section of held memory adds to `MemTotal`, in KiB: the first of its pages are its memmap.
+const SECTION_KIB: u64 = 126 << 10;
+
+/// Held pages lie below 2 GiB: what is above goes. Of the rest, so much is told to be there as there is; and it goes once it can.
+fn pinned(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+tell() { printf "$1" | dd of=disk bs=4096 seek=255 conv=notrunc status=none; }
+vm 1024 4096; put vm.boot; until_it seen console total 1
+size 2048; said pinned; size 4096
+! why=$(put vm.resize "{\"desired_ram\": $((1 << 30))}" 2>&1)
+part=$(echo "$why" | sed -n 's/.*the guest could not do all of it: it has \([0-9]*\) bytes of memory now.*/\1/p')
+[ "$part" -gt $((1 << 30)) ] && [ "$part" -le $((2 << 30)) ] || { echo "$why" >&2; cat console >&2; exit 98; }
+get vm.info | grep -q "\"memory_actual_size\":$part[,}]"
+tell go; said released; size 1024; tell stop
+wait $pid; cat console; echo "part $part"
+"#;
+    let checks = ["total=0M", "total=1024M", "pinned=/dev/vda", "calm"];
+    let (reports, said) = passes_and_says(lab, "", &checks, rest)?;
+    let part: u64 = said.lines().find_map(|line| line.strip_prefix("part ")?.parse().ok()).ok_or("no part")?;
+    let kib = |check: &str, name: &str| reports.iter().find(|report| report["check"] == check)?[name].as_u64();
+    let base = kib("total", "base_kib").ok_or("no base")?;
+    let expected = base + (part - (1 << 30)) / SECTION_SIZE * SECTION_KIB;
+    let is = [kib("pinned", "part_kib"), kib("pinned", "after_kib")];
+    require(is == [Some(expected), Some(base)], || format!("of {part} and {} bytes, {is:?} KiB: {said}", 1 << 30))
 }
 
 fn template(lab: &Lab) -> Result<(), Failed> {
