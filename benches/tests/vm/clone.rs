@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use flatboot_bench::guest;
+use flatboot_bench::{Command, HostOptions, artifact, guest};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
@@ -12,14 +12,15 @@ use super::lab::{Lab, in_memory, require};
 use super::timed::{columns, ratio, rounds};
 
 /// What the guest kernel must have for each of the tests.
-const TRIALS: [(&str, &str, Body); 2] = [
+const TRIALS: [(&str, &str, Body); 3] = [
     ("clone::starts_in_no_time_and_in_any_size", "CONFIG_MEMMAP_HELD", in_no_time),
     ("clone::fifty_of_one_are_fifty", "CONFIG_VIRTIO_NET", fifty),
+    ("clone::two_of_debian_have_machine_ids_of_their_own", "CONFIG_VIRTIO_BLK", machine_ids),
 ];
 
 type Body = fn(&Lab) -> Result<(), Failed>;
 
-pub(crate) fn trials() -> [Trial; 2] {
+pub(crate) fn trials() -> [Trial; 3] {
     TRIALS.map(|(name, needed, body)| {
         Trial::ignorable_test(name, move || {
             let lab = Lab::get()?;
@@ -173,4 +174,63 @@ cat said*
         most(&ran)
     );
     require(most(&rest) <= KIB, || format!("{rest:?} KiB: must be {KIB} KiB at most"))
+}
+
+/// Somebody logs in, in each of two that went on at once from a template at its login prompt, and does what docs/snapshots.md says.
+fn machine_ids(lab: &Lab) -> Result<(), Failed> {
+    let (disk, initramfs) = artifact::debian_disk()?;
+    let script = format!(
+        r#"
+put() {{ curl --silent --show-error --fail-with-body --unix-socket socket -X PUT "http://localhost/api/v1/$1" ${{2:+-d "$2"}}; }}
+seen() {{ i=0; until grep -qs "$2" $1; do i=$((i+1)); [ $i -lt 1200 ] || {{ echo "waited for $2" >&2; tail -n 30 $1 >&2; exit 99; }}; sleep 0.1; done; }}
+cp --sparse=always '{disk}' disk0
+'{flatboot}' run --kernel '{kernel}' {initramfs} --memory size=1G --disk path=disk0 --serial file=console \
+    --cmdline 'root=/dev/vda rw rootfstype=ext4 quiet loglevel=3 memmap_init=ondemand' --api-socket path=socket & pids=$!
+seen console 'login: '; sleep 2
+put vm.pause; put vm.snapshot "{{\"destination_url\": \"file://$PWD/snap\"}}"; put vmm.shutdown; wait $!
+for n in 1 2; do
+    cp --sparse=always disk0 disk$n; mkfifo keys$n; exec {{keys[n]}}<>keys$n
+    '{flatboot}' run --restore snap --disk path=disk$n --serial tty <&${{keys[n]}} >said$n & pids="$pids $!"
+done
+for n in 1 2; do
+    echo root >&${{keys[n]}}; seen said$n '# $'
+    echo 'echo "was $(cat /etc/machine-id)"; {command}; echo "is $(cat /etc/machine-id)"; poweroff' >&${{keys[n]}}
+done
+wait; cat said1 said2
+"#,
+        flatboot = lab.flatboot.display(),
+        kernel = artifact::debian_kernel()?.display(),
+        initramfs = initramfs.map(|path| format!("--initramfs '{}'", path.display())).unwrap_or_default(),
+        disk = disk.display(),
+        command = documented("Machine ID")?,
+    );
+    let command = Command::new("/bin/bash").args(["-c", &in_memory("kill -KILL $pids", &script)]);
+    let outcome = lab.on_host(
+        HostOptions { drives: vec![disk], ..HostOptions::default() },
+        &command.timeout(Duration::from_secs(600)),
+    )?;
+    let said = outcome.stdout_text();
+    let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
+    require(outcome.code == 0, seen)?;
+    let words: Vec<_> = said.split_whitespace().collect();
+    let ids = |when: &str| -> Vec<&str> {
+        let pairs = words.iter().zip(words.iter().skip(1)).filter(|(before, _)| **before == when);
+        let ids = pairs.map(|(_, id)| *id);
+        ids.filter(|id| id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit())).collect()
+    };
+    let (were, are) = (ids("was"), ids("is"));
+    let same = matches!(were[..], [one, other] if one == other);
+    require(
+        same && matches!(are[..], [one, other] if one != other && !were.contains(&one) && !were.contains(&other)),
+        seen,
+    )
+}
+
+/// The command that docs/snapshots.md has for what should differ in each clone.
+fn documented(what: &str) -> Result<&'static str, Failed> {
+    let row = format!("| {what} | `");
+    let line = include_str!("../../../docs/snapshots.md").lines().find_map(|line| line.strip_prefix(row.as_str()));
+    Ok(line
+        .and_then(|line| line.split('`').next())
+        .ok_or_else(|| format!("docs/snapshots.md: no command for {what}"))?)
 }
