@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,6 +37,8 @@ pub(super) const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u
 const LISTS_MAX: usize = 16 << 20;
 /// Larger pieces than this are nothing that a driver should know of: 1 MiB.
 const PHYSICAL_SIZE_MAX: u32 = 1 << 20;
+/// Where `struct virtio_blk_config` has its topology: what the host's blocks are.
+pub(super) const TOPOLOGY: Range<usize> = 24..32;
 
 /// What the owner of a disk says of it.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod ring;
 mod sector;
 
 use std::fs::File;
+use std::ops;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
 use direct::bounce;
-use disk::{Disk, ID_SIZE, TRANSFER_MAX};
+use disk::{Disk, ID_SIZE, TOPOLOGY, TRANSFER_MAX};
 use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
 use error::RequestError;
 use ring::{NO_ROOM, Operation, Ring};
@@ -295,6 +296,12 @@ impl VirtioDevice for Block {
 
     fn activate(&mut self, features: u64) {
         self.write_through = features & (1 << VIRTIO_BLK_F_FLUSH) == 0;
+    }
+
+    /// Another file, or a block device instead, may have other blocks on the host: they are a matter of speed, and a driver asks for
+    /// them as it starts.
+    fn renewed(&self) -> ops::Range<usize> {
+        TOPOLOGY
     }
 
     fn reset(&mut self) {

@@ -101,6 +101,21 @@ fn a_device_that_is_another_one_is_refused() {
     }
 }
 
+/// A block device, or a file elsewhere, has other blocks on the host.
+#[test]
+fn a_disk_goes_on_from_a_file_that_is_read_in_other_blocks() {
+    let mut driver = Driver::running(block(8), 0);
+    let topology = |driver: &mut Driver| [driver.get(0x118), driver.get(0x11c)];
+    let here = topology(&mut driver);
+    let mut state = saved(&mut driver);
+    // Logarithm, which is the first, and the least that is well done at once: 8 bytes are the topology.
+    state.config[24..32].fill(0x0b);
+    let mut driver = moved(driver, state, block(8)).unwrap();
+    assert_eq!(topology(&mut driver), here, "what is here is said");
+    assert_eq!(driver.get(0x60) & 2, 2, "the driver is told that it is another");
+    assert_eq!(read(&mut driver, 3), 4);
+}
+
 /// What the driver has written is part of it.
 #[test]
 fn a_balloon_knows_what_it_has() {
