@@ -13,7 +13,7 @@ use crate::ending::Ending;
 use crate::events::{Events, Monitor};
 use crate::keeper;
 use crate::probe::{self, ProbeError};
-use crate::sandbox::{self, Jail, JailError, Kind, Seccomp};
+use crate::sandbox::{self, Entered, Jail, JailError, Kind, Seccomp};
 use crate::stdio;
 use crate::vmm::{self, Origin, Over, Restart, Restore, TimelineError, Vmm, VmmError, Zero};
 
@@ -103,9 +103,10 @@ pub fn run(vm: Option<First>, outside: Outside, seccomp: Seccomp, zero: Instant)
     // The first of all: what is to come reads files that others have made.
     sandbox::harden()?;
     let jail = Jail::new(seccomp, terminal::restore)?;
-    let (events, monitor) = watched(outside.events, &jail, zero)?;
+    let mut entering = Vec::new();
+    let (events, monitor) = watched(outside.events, &jail, zero, &mut entering)?;
     events.vmm("starting");
-    let result = with_events(vm, outside.api, (&events, jail), zero);
+    let result = with_events(vm, outside.api, (&events, jail, entering), zero);
     events.vmm("shutdown");
     drop(events);
     if let Some(monitor) = monitor {
@@ -114,24 +115,32 @@ pub fn run(vm: Option<First>, outside: Outside, seccomp: Seccomp, zero: Instant)
     result
 }
 
-fn watched(file: Option<std::fs::File>, jail: &Jail, zero: Instant) -> Result<(Events, Option<Monitor>), RunError> {
+/// Who writes events, `entering` its jail.
+fn watched(
+    file: Option<std::fs::File>,
+    jail: &Jail,
+    zero: Instant,
+    entering: &mut Vec<Entered>,
+) -> Result<(Events, Option<Monitor>), RunError> {
     let Some(file) = file else { return Ok((Events::default(), None)) };
     let (begin, inside) = jail.gate(Kind::Events);
     let (events, monitor) = Events::to(file, zero, begin).map_err(RunError::Events)?;
-    inside.wait()?;
+    entering.push(inside);
     Ok((events, Some(monitor)))
 }
 
 fn with_events(
     vm: Option<First>,
     listen: Option<Listen>,
-    (events, jail): (&Events, Jail),
+    (events, jail, mut entering): (&Events, Jail, Vec<Entered>),
     zero: Instant,
 ) -> Result<Option<Outcome>, RunError> {
     // What serves others cannot make place for another process.
     let restart = if listen.is_some() { Restart::Here } else { Restart::Outside };
     let mut vmm = Vmm::new(restart, events.clone(), jail.clone());
-    let api = listen.map(|listen| serve(&mut vmm, listen, &jail, vm.is_some())).transpose()?;
+    let api = listen.map(|listen| serve(&mut vmm, listen, &jail, vm.is_some(), &mut entering)).transpose()?;
+    // Before there is a guest. Together, since each takes its time.
+    entering.into_iter().try_for_each(Entered::wait)?;
     let again = restart == Restart::Outside && keeper::has_restarted();
     let result = own(vmm, vm, Origin { zero: Some(Zero::Exec(zero)), again });
     drop(api);
@@ -147,18 +156,24 @@ fn with_events(
     Ok(Some(Outcome { ending, again }))
 }
 
-/// Takes requests for `vmm`, which `starts` a VM next, or waits for one. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
+/// Takes requests for `vmm`, which `starts` a VM next, or waits for one; the threads for that are `entering` their jails. From here on the calling thread is in a jail as wide as the start of VMs needs, and what it starts in
 /// none that is wider.
-fn serve(vmm: &mut Vmm, listen: Listen, jail: &Jail, starts: bool) -> Result<Api, RunError> {
+fn serve(
+    vmm: &mut Vmm,
+    listen: Listen,
+    jail: &Jail,
+    starts: bool,
+    entering: &mut Vec<Entered>,
+) -> Result<Api, RunError> {
     // Whenever a signal comes, the socket has to go. While it is made, a signal waits: for it, or for the owner.
     let leave = vmm.leave();
     let mut making = leave.making();
     let (begin, inside) = jail.gate(Kind::ServerSignals);
     vmm.listen(starts, begin).map_err(RunError::Signals)?;
-    inside.wait()?;
+    entering.push(inside);
     let (begin, inside) = jail.gate(Kind::Api);
     let api = Api::start(listen, vmm.caller(), begin)?;
-    inside.wait()?;
+    entering.push(inside);
     making.server = Some(Box::new(api.remover()));
     drop(making);
     jail.enter(Kind::Owner)?;

@@ -201,6 +201,42 @@ fn a_kind_is_its_place_in_the_list_of_kinds() {
     }
 }
 
+/// What the kernel does with `program`, a call's number and no arguments: what it answers, and in how many steps.
+fn answer(program: &[seccompiler::sock_filter], call: u32) -> (u32, usize) {
+    let (mut at, mut loaded, mut steps) = (0, 0, 0);
+    loop {
+        let step = &program[at];
+        (at, steps) = (at + 1, steps + 1);
+        match step.code {
+            // What it is to load: number, architecture, or a part of an argument.
+            0x20 => loaded = [call, 0xc000_003e].get(step.k as usize / 4).copied().unwrap_or(0),
+            0x54 => loaded &= step.k,
+            0x05 => at += step.k as usize,
+            0x15 => at += usize::from(if loaded == step.k { step.jt } else { step.jf }),
+            0x35 => at += usize::from(if loaded >= step.k { step.jt } else { step.jf }),
+            0x06 => return (step.k, steps),
+            code => panic!("{code:#x}"),
+        }
+    }
+}
+
+#[test]
+fn a_filter_knows_its_calls_and_finds_them_soon() {
+    for kind in Kind::ALL {
+        let always = |call| lists::of(kind).any(|listed| listed.0 == call && listed.1 == lists::When::Always);
+        let sometimes = |call| lists::of(kind).any(|listed| listed.0 == call && listed.1 != lists::When::Always);
+        let compiled = filter::compile(kind, Seccomp::True).unwrap();
+        let program = compiled.last().unwrap();
+        for call in (0..600).chain([0x4000_0000, u32::MAX]).filter(|call| !sometimes(i64::from(*call))) {
+            let (said, steps) = answer(program, call);
+            let expected = if always(i64::from(call)) { libc::SECCOMP_RET_ALLOW } else { libc::SECCOMP_RET_TRAP };
+            assert_eq!(said, expected, "{kind}: {call}");
+            // All of an owner's, one after the other, would be three times as many.
+            assert!(steps < 80, "{kind}: {call} takes {steps} steps");
+        }
+    }
+}
+
 /// No test of its own: what the tests above start in another process.
 #[test]
 fn play_a_role() {
