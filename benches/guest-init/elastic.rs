@@ -127,6 +127,12 @@ fn wrong<'a>(pages: impl Iterator<Item = &'a [u8]>) -> u64 {
     (0..).zip(pages).map(|(page, bytes)| u64::from(!memory::has_value(bytes, page))).sum()
 }
 
+/// Mounts `source` at `target`, which is made.
+pub(crate) fn mount_at(source: &str, target: &str, kind: &str) -> Result<(), String> {
+    let mounted = fs::create_dir(target).and_then(|()| Ok(mount(source, target, kind, MountFlags::empty(), None)?));
+    mounted.map_err(|error| format!("{source} at {target}: {error}"))
+}
+
 /// Fills a quarter of all memory with pages of its own, an eighth with a file in memory, and the rest with one on the ext4 of `device`,
 /// which is larger, and says so.
 /// Reads all of it again and again, until `MemTotal` has fallen and is still; a last time from the device itself.
@@ -137,8 +143,7 @@ pub(crate) fn laden(device: &str) -> Outcome {
         own.take();
     }
     for (source, target, kind) in [("tmpfs", TMPFS, "tmpfs"), (device, DISK, "ext4")] {
-        let mounted = fs::create_dir(target).and_then(|()| Ok(mount(source, target, kind, MountFlags::empty(), None)?));
-        mounted.map_err(|error| format!("{source} at {target}: {error}"))?;
+        mount_at(source, target, kind)?;
     }
     let file = Filled::write(&format!("{TMPFS}/file"), before / 8 / 4)?;
     let room = size(device)? / PAGE as u64;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory that cannot go, because somebody holds pages of it where they are.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::mount::{MountFlags, mount};
 use rustix::pipe::{SpliceFlags, pipe, splice};
 use serde_json::json;
 
 use crate::devices::{BLOCK, read_uncached, size};
-use crate::elastic::{Filled, total};
+use crate::elastic::{Filled, mount_at, total};
 use crate::memory::{self, PAGE};
 use crate::outcome::Outcome;
 use crate::report;
@@ -28,8 +27,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// of `device`, written from outside; lets the pages go and says `released`; waits for `stop`.
 pub(crate) fn pinned(device: &str) -> Outcome {
     let pages = total()? / 4 / 4;
-    let mounted = fs::create_dir(TMPFS).and_then(|()| Ok(mount("tmpfs", TMPFS, "tmpfs", MountFlags::empty(), None)?));
-    mounted.map_err(|error| format!("{TMPFS}: {error}"))?;
+    mount_at("tmpfs", TMPFS, "tmpfs")?;
     let file = Filled::write(&format!("{TMPFS}/file"), pages)?;
     let held = Held::of(&file, pages)?;
     report::print(&json!({ "pinned": true }));

@@ -70,28 +70,40 @@ struct Written {
     lost: usize,
 }
 
-/// Writes and reads back block after block, and now and then all that is `held`.
+/// Writes and reads back block after block, looks before at what it had written there, and now and then at all that is `held`.
 fn write(disk: &File, blocks: u64, held: &mut Held, stop: &AtomicBool) -> io::Result<Written> {
-    let mut block = Block([0; BLOCK]);
     let mut seen = Written::default();
-    while !stop.load(Ordering::Relaxed) {
-        disk.read_exact_at(&mut block.0, blocks * BLOCK as u64)?;
-        if block.0.starts_with(b"stop") {
-            break;
+    while !stop.load(Ordering::Relaxed) && !block(disk, blocks)?.0.starts_with(b"stop") {
+        if let Some(last) = seen.writes.checked_sub(blocks) {
+            seen.wrong += differs(disk, blocks, last)?;
         }
-        let at = seen.writes % blocks * BLOCK as u64;
-        let pattern = |n: usize| u8::try_from((n as u64 + seen.writes) % 251).unwrap_or_default();
-        block.0 = std::array::from_fn(pattern);
-        disk.write_all_at(&block.0, at)?;
-        block.0 = [0xff; BLOCK];
-        disk.read_exact_at(&mut block.0, at)?;
-        seen.wrong += u64::from(block.0 != std::array::from_fn(pattern));
+        disk.write_all_at(&written(seen.writes).0, seen.writes % blocks * BLOCK as u64)?;
+        seen.wrong += differs(disk, blocks, seen.writes)?;
         seen.writes += 1;
         if seen.writes.is_multiple_of(RENEWED) {
             seen.lost += held.renew().1;
         }
     }
+    for write in seen.writes.saturating_sub(blocks)..seen.writes {
+        seen.wrong += differs(disk, blocks, write)?;
+    }
     Ok(seen)
+}
+
+/// What the `write`th writes.
+fn written(write: u64) -> Block {
+    Block(std::array::from_fn(|n| u8::try_from((n as u64 + write) % 251).unwrap_or_default()))
+}
+
+fn block(disk: &File, number: u64) -> io::Result<Block> {
+    let mut block = Block([0xff; BLOCK]);
+    disk.read_exact_at(&mut block.0, number * BLOCK as u64)?;
+    Ok(block)
+}
+
+/// 1 if what the `write`th wrote to one of so many `blocks` is not there.
+fn differs(disk: &File, blocks: u64, write: u64) -> io::Result<u64> {
+    Ok((block(disk, write % blocks)?.0 != written(write).0).into())
 }
 
 /// What a clock that is looked at all the time has shown.
@@ -160,5 +172,14 @@ mod tests {
             let seen = writer.join().unwrap().unwrap();
             assert_eq!((seen.wrong, seen.lost), (0, 0));
         });
+    }
+
+    #[test]
+    fn a_block_that_has_changed_is_seen() {
+        let disk = tempfile::tempfile().unwrap();
+        disk.set_len(3 * BLOCK as u64).unwrap();
+        disk.write_all_at(&written(0).0, 0).unwrap();
+        disk.write_all_at(&written(3).0, BLOCK as u64).unwrap();
+        assert_eq!([0, 1, 3].map(|write| differs(&disk, 2, write).unwrap()), [0, 1, 0]);
     }
 }

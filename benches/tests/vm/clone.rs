@@ -65,7 +65,7 @@ ended() {{ kill -TERM $!; sleep 0.3; kill -TERM $!; wait $! || :; }}
 for round in $(seq {count}); do
     rm console; boot --serial file=console --timeline boot
     until_it grep -q '"waits":true' console; ended; cat boot
-    for size in 512M 1G 256G; do
+    for size in 512M 1G 256G 1000G; do
         rm -f events
         '{flatboot}' run --restore snap --memory size=$size --serial null --timeline restored --event-monitor path=events & pids="$pids $!"
         sleep 1; case $size in 512M) event=resumed ;; *) event=resized ;; esac
@@ -73,7 +73,7 @@ for round in $(seq {count}); do
     done
 done
 "#,
-        words = words(lab, "--memory size=512M,max=256G"),
+        words = words(lab, "--memory size=512M,max=1000G"),
         flatboot = lab.flatboot.display(),
         count = times + 1,
     );
@@ -83,12 +83,15 @@ done
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
     require(outcome.code == 0, seen)?;
     let moments = moments(&said).ok_or_else(seen)?;
-    let [boot, same, _, little, other, much] = columns(&moments, times).ok_or_else(seen)?;
+    let [boot, same, _, little, other, much, most, all] = columns(&moments, times).ok_or_else(seen)?;
     let (to_init, in_size, until_sized) = (ratio(&same, &boot), ratio(&other, &same), ratio(&much, &little));
     println!(
         "first instruction: {to_init:.3} of a boot to init, in 256 GiB {in_size:.3} times as in 512 MiB; until it has 256 GiB \
-         {until_sized:.3} times as 1 GiB, {:.3} times as the first instruction in 512 MiB: {moments:?} ns",
-        ratio(&much, &same)
+         {until_sized:.3} times as 1 GiB, {:.3} times as the first instruction in 512 MiB; with 1000 GiB {:.3} and {:.3} times: \
+         {moments:?} ns",
+        ratio(&much, &same),
+        ratio(&most, &same),
+        ratio(&all, &little)
     );
     // Of the first ratio few samples say enough.
     require(to_init <= 0.1 && in_size <= bound && until_sized <= bound, || {

@@ -47,7 +47,7 @@ proptest! {
     /// The same, for programs that begin with a device that works.
     #[test]
     fn no_program_breaks_a_running_device(
-        device in 0u8..5,
+        device in 0u8..7,
         // The last two are those of control queues.
         features in prop_oneof![
             Just(0x3000_0000u32), Just(0x2000_0000), Just(0), Just(0x2042_0100), Just(0x2042_0180),
