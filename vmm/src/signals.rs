@@ -26,6 +26,11 @@ impl Stop {
         self.0.1.notify_all();
     }
 
+    /// It is as if nobody had asked.
+    pub fn forget(&self) {
+        *lock(&self.0.0) = false;
+    }
+
     /// Waits `time`, or until it is asked for. Whether it is.
     #[must_use]
     pub fn asked_within(&self, time: Duration) -> bool {

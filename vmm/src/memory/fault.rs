@@ -127,15 +127,29 @@ extern "C" fn on_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _conte
     // SAFETY: for SIGBUS, the union has an address in it.
     let address = unsafe { info.si_addr() } as u64;
     let mut line = Line::default();
-    line.text("flatboot: error: the host cannot give memory (SIGBUS) at ");
-    let guest = guest_address(WATCHED.iter().map(Place::get), address);
-    line.text(if guest.is_some() { "guest physical address " } else { "host address " });
-    line.hexadecimal(guest.unwrap_or(address));
-    line.text(reason(info.si_code));
+    if was_sent(info.si_code) {
+        line.text("flatboot: error: somebody has sent SIGBUS, which ends the VM\n");
+    } else {
+        line.text("flatboot: error: the host cannot give memory (SIGBUS) at ");
+        let guest = guest_address(WATCHED.iter().map(Place::get), address);
+        line.text(if guest.is_some() { "guest physical address " } else { "host address " });
+        line.hexadecimal(guest.unwrap_or(address));
+        line.text(reason(info.si_code));
+    }
     // SAFETY: SIG_DFL for SIGBUS has no further conditions; signal(2) is safe in a handler. When this returns, the access is tried
     // again and ends the process, as it would have without us.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     say(&line);
+    if was_sent(info.si_code) || info.si_code == libc::BUS_MCEERR_AO {
+        // There is no access that would be tried again. It waits until this returns: the signal is blocked here.
+        // SAFETY: raise(3) is safe in a handler.
+        unsafe { libc::raise(libc::SIGBUS) };
+    }
+}
+
+/// Whether a process has sent the signal (sigaction(2)): then there is no address.
+fn was_sent(code: libc::c_int) -> bool {
+    code <= 0
 }
 
 /// Where the guest has the byte that this process has at `address`.
@@ -186,6 +200,29 @@ mod tests {
         let expected = "flatboot: error: the host cannot give memory (SIGBUS) at guest physical address 0x100300000: ";
         assert!(said.contains(expected), "{said}");
         assert!(said.contains("restored"), "{said}");
+    }
+
+    #[test]
+    fn a_signal_that_was_sent_ends_the_process() {
+        let me = env::current_exe().unwrap();
+        let test = "memory::fault::tests::play_the_addressee";
+        let output = Command::new(me).args(["--exact", "--nocapture", test]).env(ROLE, "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("somebody has sent SIGBUS") && said.contains("restored"), "{said}");
+    }
+
+    /// No test of its own: it runs in another process, which it ends.
+    #[test]
+    fn play_the_addressee() {
+        if env::var_os(ROLE).is_none() {
+            return;
+        }
+        let memory = guest::map(&[Slot::new(GpaRange::of(0, MIB), Backing::default())]).unwrap();
+        watch(&memory, || eprintln!("restored")).unwrap();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::BUS).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(60));
+        unreachable!("it lives on");
     }
 
     /// Of held memory that a device has hold of, all else is refused to it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What holds for the whole process, whatever its options are.
-#![expect(unsafe_code, reason = "malloc is told how to manage memory")]
+#![expect(unsafe_code, reason = "malloc is told how to manage memory, and the kernel what to do about a signal")]
 
 use std::io;
 
@@ -16,11 +16,19 @@ fn one_arena() {
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
+/// A file that reaches this process's limit (`RLIMIT_FSIZE`) is one that cannot be written to, EFBIG, as a full disk is. Otherwise SIGXFSZ
+/// would end the process without a word, whenever a guest writes enough.
+fn full_files_are_errors() {
+    // SAFETY: there is no handler: the signal is ignored. It may be called at any time.
+    let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// No program that this process could start has more rights than it, and no core dump of it is written. To be called before any
 /// other thread is started, which then inherits both.
 pub fn harden() -> Result<(), JailError> {
     let failed = |what| move |error| JailError::Harden { what, source: io::Error::from(error) };
     one_arena();
+    full_files_are_errors();
     set_no_new_privs(true).map_err(failed("no_new_privs"))?;
     // One byte, not none: it is too little for a file, and the one limit that keeps Linux from calling the program that
     // kernel.core_pattern may name instead (core(5); fs/coredump.c). PR_SET_DUMPABLE would do it, too, but then even the owner

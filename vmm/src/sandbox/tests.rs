@@ -10,6 +10,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use std::{env, hint, io, thread};
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use vm_memory::{Bytes, GuestAddress};
 
@@ -201,6 +202,22 @@ fn a_kind_is_its_place_in_the_list_of_kinds() {
     }
 }
 
+/// A guest can fill a file up to this process's limit, and no more comes of it than of a full disk.
+#[test]
+fn a_file_at_the_limit_ends_nothing() {
+    let output = play("limit");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn limit() {
+    let mut file = tempfile::tempfile().unwrap();
+    let limit = Rlimit { current: Some(4096), maximum: None };
+    setrlimit(Resource::Fsize, limit).unwrap();
+    io::Write::write_all(&mut file, &[1; 4096]).unwrap();
+    let error = io::Write::write_all(&mut file, &[1]).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+}
+
 /// What the kernel does with `program`, a call's number and no arguments: what it answers, and in how many steps.
 fn answer(program: &[seccompiler::sock_filter], call: u32) -> (u32, usize) {
     let (mut at, mut loaded, mut steps) = (0, 0, 0);
@@ -245,6 +262,7 @@ fn play_a_role() {
     match role.as_str() {
         "log" => log(),
         "files" => files(),
+        "limit" => limit(),
         _ => {
             let (kind, attempt) = role.split_once(':').unwrap();
             let kind = Kind::ALL.into_iter().find(|one| one.to_string() == kind).unwrap();

@@ -244,6 +244,11 @@ impl Vmm {
     fn begin(&mut self, origin: Origin, saved: Option<boot::Origin>) -> Result<(), VmmError> {
         let kept = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
         self.started += 1;
+        if !origin.again {
+            // What was wanted of an earlier VM is not wanted of this one.
+            self.signals = 0;
+            self.stop.forget();
+        }
         let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
         let memory = self.caller.reports(self.started);
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the owner of a VM does when it is asked from outside.
 
+use std::sync::atomic::Ordering;
+
 use super::call::{Answer, Call, Info, InfoState};
 use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
@@ -96,7 +98,11 @@ impl Vmm {
     fn reboot(&mut self) -> Result<(), VmmError> {
         self.running()?;
         if let Some(Kept { config, stage: Stage::Live(live) }) = &self.vm {
-            live.check_again(config)?;
+            // The disk that has its files may hang. As at a start, a signal then ends the process: the VM is to go anyway.
+            self.starting.store(true, Ordering::Release);
+            let checked = live.check_again(config);
+            self.starting.store(false, Ordering::Release);
+            checked?;
         }
         self.events.vm("rebooting");
         self.end("it is rebooted");

@@ -13,6 +13,7 @@ use flatboot::vm;
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, RulesetAttr};
 use libtest_mimic::Failed;
 use rustix::io::FdFlags;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::{Value, json};
 
 use super::server::{Server, answer};
@@ -39,6 +40,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::a_start_counts_from_its_request", zero, missing()),
         ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
         ("life::a_console_grows_to_its_limit", limited, missing()),
+        ("life::a_console_at_the_limit_of_files_ends_nothing", file_limit, missing()),
+        ("life::a_signal_is_for_the_vm_that_is_there", signals, missing()),
         ("life::a_guest_that_resets_at_once_waits", back_off, missing()),
         ("life::a_server_takes_the_networks_of_others", networks, missing()),
     ]
@@ -351,6 +354,43 @@ fn limited() -> Result<(), Failed> {
 }
 
 /// The host's processors are not all for a guest that does nothing else.
+/// Linux would end a process whose file becomes larger than it may (SIGXFSZ).
+fn file_limit() -> Result<(), Failed> {
+    const LIMIT: u64 = 4096;
+    let mut server = Server::start();
+    let pid = Pid::from_raw(server.pid().cast_signed());
+    prlimit(pid, Resource::Fsize, Rlimit { current: Some(LIMIT), maximum: None })?;
+    put(&server, "vm.create", &vm(&server))?;
+    put(&server, "vm.boot", "")?;
+    let dropped = |server: &Server| counters(server)["_serial"]["dropped_bytes"].as_u64().unwrap_or(0);
+    server.wait_for("it never reaches the limit", |server| dropped(server) > LIMIT);
+    let console = fs::metadata(server.directory.path().join("console"))?.len();
+    require(console == LIMIT && state(&server) == "Running", || format!("{console} bytes"))?;
+    put(&server, "vmm.shutdown", "")
+}
+
+/// The first asks a guest to power off and the second ends it, but not the next VM's.
+fn signals() -> Result<(), Failed> {
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
+    let pid = Pid::from_raw(server.pid().cast_signed()).ok_or("no process")?;
+    put(&server, "vm.create", &vm(&server))?;
+    for _ in 0..2 {
+        put(&server, "vm.boot", "")?;
+        goes_on(&mut server);
+        kill_process(pid, Signal::TERM)?;
+        // It is told at once; if it were the second, this VM and its server would be over.
+        thread::sleep(Duration::from_millis(500));
+        goes_on(&mut server);
+        put(&server, "vm.shutdown", "")?;
+    }
+    put(&server, "vm.boot", "")?;
+    kill_process(pid, Signal::TERM)?;
+    thread::sleep(Duration::from_millis(500));
+    kill_process(pid, Signal::TERM)?;
+    let (status, said) = server.ended();
+    require(status.code() == Some(6) && said.contains("a second signal came"), || format!("{status} {said}"))
+}
+
 fn back_off() -> Result<(), Failed> {
     const BACK_OFF: f64 = 0.1;
     let mut server = Server::with(&["--event-monitor", "path=events"]);
