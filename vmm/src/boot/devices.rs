@@ -134,6 +134,7 @@ impl Devices {
     pub(super) fn rest_first(&self) {
         self.backends.workers.iter().for_each(|(_, worker)| worker.rest_first());
         self.backends.handles.held.iter().for_each(|held| held.rest_first());
+        self.backends.serial.input.rest_first();
     }
 
     /// Adds what firmware asks about the machine, and starts its thread.

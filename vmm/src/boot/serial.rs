@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::wiring::{DevicesError, host, line};
 use crate::config::{MachineConfig, OutputFile, SerialConfig};
+use crate::devices::bus::lock;
 use crate::devices::capped::Capped;
 use crate::devices::escape::{self, Escape};
 use crate::devices::input::{End, Input};
@@ -95,9 +96,22 @@ pub struct TerminalInput {
     _end: End,
     _feeding: Feeding,
     _raw: Option<RawTerminal>,
+    port: Arc<Mutex<SerialPort>>,
+}
+
+impl TerminalInput {
+    /// Whether what is typed has to wait. To be told while no vCPU runs: one may wait for whoever reads what it writes.
+    pub fn rest(&self, rests: bool) {
+        lock(&self.port).rest(rests);
+    }
 }
 
 impl SerialInput {
+    /// What is typed has to wait until it is told to go on.
+    pub(super) fn rest_first(&self) {
+        self.0.iter().for_each(|port| lock(port).rest(true));
+    }
+
     /// From now on, what is typed goes to the guest, but for the keys that end the VM, as long as the result lives. `begin` is the
     /// first that the thread does which takes what is typed; it ends if there is nothing to keep.
     pub(super) fn start<G: 'static>(
@@ -121,6 +135,6 @@ impl SerialInput {
             Box::new(stdin)
         };
         let feeding = SerialPort::attach_input(&port, input, begin).map_err(host("serial input"))?;
-        Ok(Some(TerminalInput { _end: end, _feeding: feeding, _raw: raw }))
+        Ok(Some(TerminalInput { _end: end, _feeding: feeding, _raw: raw, port }))
     }
 }

@@ -10,8 +10,10 @@ use super::bus::{BusDevice, GuestRequest};
 /// I/O port 0x80. Every byte goes to the sink, on the vCPU thread that wrote it, before that vCPU goes on.
 pub struct MarkPort {
     sink: Box<dyn FnMut(u8) + Send>,
-    /// Whether firmware runs, whose word counts.
+    /// Whether the guest starts with firmware, and nothing else has taken over.
     firmware: bool,
+    /// Whether it has said that it is the one which knows these marks: then its word counts.
+    known: bool,
     /// Whether it has complained.
     warned: bool,
 }
@@ -24,11 +26,11 @@ impl fmt::Debug for MarkPort {
 
 impl MarkPort {
     /// `sink` gets each mark. It takes the time itself, first of all, and must be quick. `firmware` says whether the guest starts
-    /// with firmware, which can end the VM by a mark until something else has taken over. Kernels cannot: those that know no
-    /// marks write any byte to this port, for delays. One that panics says so by pvpanic.
+    /// with firmware, which can end the VM by a mark once it has said by one that it has begun, and until something else has
+    /// taken over. Others cannot: firmware writes how far it is to this port, and kernels any byte, for delays. One that panics says so by pvpanic.
     #[must_use]
     pub fn new(firmware: bool, sink: Box<dyn FnMut(u8) + Send>) -> Self {
-        Self { sink, firmware, warned: false }
+        Self { sink, firmware, known: false, warned: false }
     }
 }
 
@@ -43,12 +45,13 @@ impl BusDevice for MarkPort {
         if code == marks::FIRMWARE_END || Origin::of(code) != Origin::Firmware {
             self.firmware = false;
         }
-        if self.firmware && code == marks::FIRMWARE_PLAN_INVALID && !std::mem::replace(&mut self.warned, true) {
+        self.known = self.firmware && (self.known || code == marks::FIRMWARE_ENTRY);
+        if self.known && code == marks::FIRMWARE_PLAN_INVALID && !std::mem::replace(&mut self.warned, true) {
             tracing::warn!("firmware ignores the memory hand-off: it breaks a rule");
         }
         match code {
-            marks::FIRMWARE_NO_LOADER if self.firmware => Some(GuestRequest::NoLoader),
-            marks::FIRMWARE_FAILED if self.firmware => Some(GuestRequest::FirmwareFailed),
+            marks::FIRMWARE_NO_LOADER if self.known => Some(GuestRequest::NoLoader),
+            marks::FIRMWARE_FAILED if self.known => Some(GuestRequest::FirmwareFailed),
             _ => None,
         }
     }
@@ -78,12 +81,15 @@ mod tests {
             (marks::FIRMWARE_NO_LOADER, GuestRequest::NoLoader),
             (marks::FIRMWARE_FAILED, GuestRequest::FirmwareFailed),
         ] {
-            for before in [&[][..], &[marks::FIRMWARE_ENTRY], &[marks::FIRMWARE_LOADER, marks::FIRMWARE_PLAN_INVALID]] {
+            let entry = marks::FIRMWARE_ENTRY;
+            for before in [&[entry][..], &[entry, marks::FIRMWARE_LOADER, marks::FIRMWARE_PLAN_INVALID]] {
                 assert_eq!(after(true, before, code), Some(request));
                 assert_eq!(after(false, before, code), None, "without firmware");
             }
+            assert_eq!(after(true, &[], code), None, "of firmware that has its own marks");
+            assert_eq!(after(true, &[marks::FIRMWARE_LOADER], code), None, "of firmware that has its own marks");
             for other in [marks::FIRMWARE_END, marks::KERNEL_ENTRY, marks::INIT_EXEC, 0x20, 0x80, 0xff] {
-                assert_eq!(after(true, &[other], code), None, "after {other:#x}");
+                assert_eq!(after(true, &[entry, other], code), None, "after {other:#x}");
             }
         }
     }

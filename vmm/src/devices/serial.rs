@@ -89,6 +89,8 @@ pub struct SerialPort {
     output: Output,
     irq: Arc<EventFd>,
     room: Arc<EventFd>,
+    /// Nothing is received: the VM rests.
+    rests: bool,
     complaints: Complaints,
 }
 
@@ -105,11 +107,22 @@ impl SerialPort {
         let (room, irq) = (Arc::new(EventFd::new(EFD_CLOEXEC)?), Arc::new(irq));
         let output = Output(Arc::new(Mutex::new(output)));
         let uart = Serial::with_events(Line(Arc::clone(&irq)), Room(Arc::clone(&room)), output.clone());
-        Ok(Self { uart, output, irq, room, complaints: Complaints::default() })
+        Ok(Self { uart, output, irq, room, rests: false, complaints: Complaints::default() })
     }
 
-    /// Puts received bytes into the FIFO and interrupts. Returns how many fitted; none do in loopback mode.
+    /// From now on, or not any more, what comes has to wait: the guest, which would take it, does not run.
+    pub fn rest(&mut self, rests: bool) {
+        self.rests = rests;
+        if !rests {
+            signal(&self.room);
+        }
+    }
+
+    /// Puts received bytes into the FIFO and interrupts. Returns how many fitted; none do in loopback mode, or while it rests.
     pub fn receive(&mut self, bytes: &[u8]) -> usize {
+        if self.rests {
+            return 0;
+        }
         // A full FIFO is "0 fitted". An interrupt that cannot be raised leaves the bytes for the driver to poll.
         let before = self.uart.fifo_capacity();
         let _ = self.uart.enqueue_raw_bytes(bytes);
@@ -338,6 +351,35 @@ mod tests {
             }
         }
         assert!(received == input, "input arrived changed");
+    }
+
+    #[test]
+    fn nothing_is_received_in_a_pause_and_all_behind_it() {
+        let irq = event();
+        let port = SerialPort::new(irq.try_clone().unwrap(), Box::new(io::sink())).unwrap();
+        let port = Arc::new(Mutex::new(port));
+        assert_eq!(lock(&port).write(INTERRUPT_ENABLE, &[1]), None);
+        // What is there from before is the guest's to see.
+        let _ = irq.read();
+        lock(&port).rest(true);
+        let (input, mut typing) = io::pipe().unwrap();
+        let _feeding = SerialPort::attach_input(&port, Box::new(input), || Some(())).unwrap();
+        let before = lock(&port).save().unwrap();
+        typing.write_all(b"typed").unwrap();
+        thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(lock(&port).save().unwrap(), before);
+        assert!(irq.read().is_err(), "it interrupts in a pause");
+        lock(&port).rest(false);
+        let mut received = Vec::new();
+        while received.len() < 5 {
+            thread::yield_now();
+            let mut port = lock(&port);
+            if get(&mut port, LINE_STATUS) & DATA_READY != 0 {
+                received.push(get(&mut port, DATA));
+            }
+        }
+        assert_eq!(received, b"typed");
+        assert!(irq.read().is_ok());
     }
 
     #[test]

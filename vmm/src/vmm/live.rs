@@ -156,6 +156,7 @@ impl Live {
             self.go_on();
             return Err(error.into());
         }
+        self.vm.devices.terminal.iter().for_each(|terminal| terminal.rest(true));
         self.state = paused;
         Ok(())
     }
@@ -169,6 +170,7 @@ impl Live {
     /// Devices first: they must be there for what vCPUs ask.
     fn go_on(&self) {
         self.vm.devices.workers.resume();
+        self.vm.devices.terminal.iter().for_each(|terminal| terminal.rest(false));
         self.vm.vcpus.resume();
     }
 

@@ -9,6 +9,7 @@ use vm_memory::bitmap::BitmapSlice;
 use vm_memory::{GuestMemory as _, Permissions, ReadVolatile, VolatileSlice};
 
 use super::{Request, Segment, VirtioDevice, cut};
+use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::RngCounters;
 
@@ -21,13 +22,14 @@ const BYTES_PER_REQUEST: u64 = 64 << 10;
 pub struct Rng {
     source: File,
     counters: Arc<RngCounters>,
+    complaints: Complaints,
 }
 
 impl Rng {
     /// Takes bytes from `source`, usually `/dev/urandom`. The guest waits while it blocks.
     #[must_use]
     pub fn new(source: File) -> Self {
-        Self { source, counters: Arc::default() }
+        Self { source, counters: Arc::default(), complaints: Complaints::default() }
     }
 
     /// What it counts by.
@@ -44,14 +46,27 @@ impl Rng {
         };
         for slice in slices {
             let Ok(mut slice) = slice else { return (filled, false) };
-            let Ok(count) = read_some(&mut self.source, &mut slice) else { return (filled, false) };
+            let count = match read_some(&mut self.source, &mut slice) {
+                Ok(count) => count,
+                Err(error) => {
+                    self.complain(&error.to_string());
+                    return (filled, false);
+                }
+            };
             // At most the segment's length, which is a u32.
             filled += u32::try_from(count).unwrap_or(0);
             if count < slice.len() {
+                self.complain("it has ended");
                 return (filled, false);
             }
         }
         (filled, true)
+    }
+
+    fn complain(&mut self, why: &str) {
+        if let Some(count) = self.complaints.count() {
+            tracing::warn!("rng: {count} request(s) got less than they asked for: its source: {why}");
+        }
     }
 }
 
