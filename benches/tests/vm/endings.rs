@@ -4,6 +4,7 @@
 use flatboot_bench::spec::{PROMISES, Proof, footprint};
 use libtest_mimic::Failed;
 
+use super::api::{prints, script};
 use super::lab::{Lab, require};
 use crate::Body;
 
@@ -17,6 +18,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("endings::triple_fault", |lab| ending(lab, "flatboot.end=reboot reboot=t", 4, "triple fault")),
     ("endings::sigterm_powers_off_or_ends", sigterm),
     ("endings::sigterm_ends_a_vm_whose_device_hangs", hung_device),
+    ("endings::a_vm_whose_disk_hangs_is_ended", hung_disk),
     ("endings::restart_on_reset", restart),
     ("endings::killed_leaves_nothing", killed),
     ("endings::footprint_of_the_vmm", footprint),
@@ -84,6 +86,30 @@ fn hung_device(lab: &Lab) -> Result<(), Failed> {
         wait = wait_for_init(lab)
     );
     is_ended_by_grace_period(lab, &script)
+}
+
+/// Its disk is on a file system that is frozen while the guest writes. A pause is refused, and the end is said, while it still hangs.
+/// Only the kernel may then keep the process, as long as it has one of its requests.
+fn hung_disk(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+trap '{ fsfreeze -u frozen; kill -KILL $pid; umount -l frozen; } 2>/dev/null || :' EXIT
+truncate -s 64M image; mkfs.ext4 -q image; mkdir frozen; mount -o loop image frozen; truncate -s 1M frozen/disk
+put vm.delete; put vm.create "$(echo "$config" | sed 's,"path": "disk","path": "frozen/disk",')"
+put vm.boot; until_it grep -q '"begun":true' console
+written() { get vm.counters | sed 's/.*"_disk0":{[^}]*"write_bytes":\([0-9]*\).*/\1/'; }
+moves() { [ "$(written)" -gt $before ]; }
+before=$(written); until_it moves
+fsfreeze -f frozen; sleep 1; before=$(written); sleep 1
+if moves; then echo 'the disk does not hang' >&2; exit 98; fi
+if put vm.pause >refused 2>&1; then echo 'it is paused' >&2; exit 97; fi
+grep -q 'a request has not completed within' refused; is Running
+kill -TERM $pid; sleep 0.5; kill -TERM $pid
+until_it grep -q 'a second signal came' events
+fsfreeze -u frozen; code=0; wait $pid || code=$?
+umount frozen; echo "ended $code"
+"#;
+    let cmdline = "flatboot.check=pulse=/dev/vda flatboot.end=poweroff";
+    prints(lab, &format!("PATH=$PATH:/usr/sbin:/sbin\n{}", script(lab, cmdline, rest)), "ended 6")
 }
 
 /// The second VM sees that the first has been there by the console file's growth, and is then ended from outside.
