@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -167,11 +168,18 @@ fn every_thread(options: &str, seccomp: &str) -> Result<(), Failed> {
 /// Its main thread is as wide as the start of VMs needs, but in a jail.
 fn server() -> Result<(), Failed> {
     let mut server = Vm::of("--api-socket path=@/socket --event-monitor path=@/events")?;
-    // The main thread is the last to enter.
-    while !server.proc("status")?.contains("Seccomp:\t2") {
+    // They enter beside each other; once its owner answers, all are in.
+    let socket = server.directory.path().join("socket");
+    let mut stream = loop {
         assert!(server.child.try_wait()?.is_none(), "the server is over");
-        thread::sleep(Duration::from_millis(5));
-    }
+        match UnixStream::connect(&socket) {
+            Ok(stream) => break stream,
+            Err(_) => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    stream.write_all(b"GET /api/v1/vm.info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    let answer = io::read_to_string(stream)?;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     assert_eq!(server.threads("2")?, set(&["flatboot", "api", "events", "signals"]));
     Ok(())
 }
