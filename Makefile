@@ -144,7 +144,7 @@ soak: build ## random VMs that end in random ways, hosts side by side: SECONDS=3
 	@benches/packages.sh kernel
 	@$(WITH_KERNEL) $(BENCH) soak --seconds '$(SECONDS)' $(if $(SEED),--seed '$(SEED)')
 
-repeat: build ## what must be the same each time, TIMES=1000 over (resets ten times as often): lives of VMs in one process, resets, kills, pauses (long)
+repeat: build ## what must be the same each time, TIMES=1000 over: lives of VMs, kills, pauses; 10 times as many resets
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test api -- life::
 	FLATBOOT_TIMES='$(TIMES)0' cargo test --quiet -p flatboot --test cli -- 'only resets'
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test cli -- 'killed at any moment'
