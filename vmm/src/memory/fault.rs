@@ -170,7 +170,7 @@ fn reason(code: libc::c_int) -> &'static str {
 mod tests {
     use std::env;
     use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
+    use std::process::{Command, Output};
 
     use vm_memory::{Bytes, GuestAddress};
 
@@ -190,11 +190,16 @@ mod tests {
         }
     }
 
+    /// What comes of the test `role` in a process of its own, which it ends.
+    fn played(role: &str) -> Output {
+        let test = format!("memory::fault::tests::{role}");
+        let mut me = Command::new(env::current_exe().unwrap());
+        me.args(["--exact", "--nocapture", &test]).env(ROLE, "1").output().unwrap()
+    }
+
     #[test]
     fn a_lost_page_is_said_and_ends_the_process_as_before() {
-        let me = env::current_exe().unwrap();
-        let test = "memory::fault::tests::play_the_victim";
-        let output = Command::new(me).args(["--exact", "--nocapture", test]).env(ROLE, "1").output().unwrap();
+        let output = played("play_the_victim");
         assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let expected = "flatboot: error: the host cannot give memory (SIGBUS) at guest physical address 0x100300000: ";
@@ -204,9 +209,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_was_sent_ends_the_process() {
-        let me = env::current_exe().unwrap();
-        let test = "memory::fault::tests::play_the_addressee";
-        let output = Command::new(me).args(["--exact", "--nocapture", test]).env(ROLE, "1").output().unwrap();
+        let output = played("play_the_addressee");
         assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("somebody has sent SIGBUS") && said.contains("restored"), "{said}");
@@ -228,9 +231,7 @@ mod tests {
     /// Of held memory that a device has hold of, all else is refused to it.
     #[test]
     fn what_a_guest_gives_back_under_a_device_is_said_and_ends_the_process() {
-        let me = env::current_exe().unwrap();
-        let test = "memory::fault::tests::play_the_device";
-        let output = Command::new(me).args(["--exact", "--nocapture", test]).env(ROLE, "1").output().unwrap();
+        let output = played("play_the_device");
         assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let expected = "still using (SIGSEGV), at guest physical address 0x100100000\n";
