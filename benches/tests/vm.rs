@@ -97,6 +97,7 @@ fn main() -> ExitCode {
     trials.extend(vm::balloon::trials());
     trials.extend(vm::elastic::trials());
     trials.extend(vm::clone::trials());
+    trials.push(vm::snapshot::another_processor());
     trials.push(vm::numa::all_of_288());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());

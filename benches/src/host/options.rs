@@ -22,6 +22,8 @@ pub struct HostOptions {
     pub memory: MemorySize,
     /// The processors that programs run on, 1 to 63. The host has one more, for itself.
     pub cpus: u8,
+    /// What QEMU's `-cpu` has for them: all that it can emulate, unless something is to be missing.
+    pub cpu: &'static str,
     /// The nodes that its memory is divided into, which is not so in truth.
     pub nodes: u8,
     /// Files to give as block devices at their own paths. Writes to them are dropped.
@@ -85,6 +87,7 @@ impl Default for HostOptions {
         Self {
             memory: MemorySize::default(),
             cpus: 2,
+            cpu: "max",
             nodes: 1,
             drives: Vec::new(),
             writable: Vec::new(),

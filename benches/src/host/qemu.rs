@@ -52,7 +52,7 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     let mut args = Arguments::default();
     args.text("-nodefaults -no-user-config -display none -no-reboot");
     // Multi-threaded translation: virtual processors that really run in parallel.
-    args.text("-M q35,memory-backend=ram -accel tcg,thread=multi -cpu max,+svm");
+    args.text(&format!("-M q35,memory-backend=ram -accel tcg,thread=multi -cpu {},+svm", options.cpu));
     // CPU 0 is the host's own: host-init keeps programs, and so the vCPUs of their guests, off it.
     args.text(&format!("-smp {} -m {}", options.cpus + 1, options.memory));
     // Without reserve=off a machine with less memory than the host's size could refuse the mapping.

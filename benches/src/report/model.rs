@@ -120,6 +120,7 @@ fn place<T: PartialEq>(seen: &mut Vec<T>, item: T) -> usize {
 mod tests {
     use super::super::fixture::{GIB, sweep, variant};
     use super::*;
+    use crate::results::Variant;
 
     #[test]
     fn files_of_one_name_are_called_by_their_paths() {
@@ -128,6 +129,25 @@ mod tests {
         let files = files.map(|(path, results)| (PathBuf::from(path), results)).to_vec();
         let names: Vec<_> = sources(files).into_iter().map(|source| source.name).collect();
         assert_eq!(names, ["a/results.json", "b/results.json", "other.json"]);
+    }
+
+    #[test]
+    fn a_boot_and_a_restore_of_one_size_are_lines_apart() {
+        let start = |start, gib| Variant { start, ..variant("flatboot", "ondemand", gib * GIB) };
+        let restored = Some(Start::Restored { from_bytes: None });
+        let resized = Some(Start::Resized { from_bytes: GIB });
+        let variants = vec![start(None, 4), start(restored, 4), start(resized, 4), start(None, 8), start(restored, 8)];
+        let sources = sources(vec![("a".into(), sweep(variants, 1, |_, _| 1))]);
+        let lines = &sections(&sources)[0].lines;
+        let shown: Vec<_> = lines.iter().map(|line| (line.name.as_str(), line.points.len())).collect();
+        let expected = [
+            ("flatboot, ondemand", 2),
+            ("flatboot, ondemand, restored", 2),
+            ("flatboot, ondemand, resized from 1 GiB", 1),
+        ];
+        assert_eq!(shown, expected);
+        let looks: std::collections::HashSet<_> = lines.iter().map(|line| format!("{:?}", line.style)).collect();
+        assert_eq!(looks.len(), lines.len());
     }
 
     #[test]

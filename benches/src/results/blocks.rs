@@ -124,6 +124,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_booted_comes_before_what_is_restored_or_resized() {
+        let variant = |start, memory_bytes| Variant {
+            vmm: "flatboot".to_owned(),
+            mode: "ondemand".to_owned(),
+            threads: None,
+            without: None,
+            memory_bytes,
+            cpus: 2,
+            vms: None,
+            start,
+        };
+        let restored = |from_bytes| Some(Start::Restored { from_bytes });
+        let list = vec![
+            variant(Some(Start::Resized { from_bytes: 1 << 30 }), 4 << 30),
+            variant(restored(Some(512 << 20)), 4 << 30),
+            variant(restored(None), 4 << 30),
+            variant(restored(None), 1 << 30),
+            variant(None, 4 << 30),
+        ];
+        let blocks = blocks(list, |variant| variant);
+        let shown: Vec<_> = blocks.iter().map(|block| (block.title.as_str(), block.items.len())).collect();
+        let expected = [
+            ("flatboot ondemand", 1),
+            ("flatboot ondemand, restored", 2),
+            ("flatboot ondemand, restored from 512 MiB", 1),
+            ("flatboot ondemand, resized from 1 GiB", 1),
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
     fn shapes_differ_in_both() {
         assert!(is_shapes([(2, 8), (4, 16), (2, 8)].into_iter()));
         assert!(!is_shapes([(2, 8)].into_iter()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `compare` says, and its exit codes.
 
-use flatboot_bench::results::{End, HostPages, Results};
+use flatboot_bench::results::{End, HostPages, Results, Start, Variant};
 
 use super::{Case, Files, bench, changed, failed, finished, noisy, reached, results, run, variant};
 
@@ -196,6 +196,29 @@ fn variants_of_one_file_are_listed() {
     let nothing = run(&["compare", &a, &x]);
     assert_eq!((nothing.code, nothing.out.as_str()), (2, ""));
     assert_eq!(nothing.err, format!("flatboot-bench: {a} and {x}: no variant is in both\n"));
+}
+
+#[test]
+fn a_restore_is_compared_with_a_restore() {
+    let files = Files::new();
+    let restored = || Variant { start: Some(Start::Restored { from_bytes: None }), ..variant("qemu", "serial", 4) };
+    let resized = Variant { start: Some(Start::Resized { from_bytes: 1 << 30 }), ..variant("qemu", "serial", 4) };
+    let a = results(vec![variant("qemu", "serial", 4), restored()], 10, |variant, _| {
+        reached(if variant.start.is_some() { 100 } else { 1000 }, 1)
+    });
+    let b = results(vec![resized, restored()], 10, |variant, _| {
+        reached(if variant.start == restored().start { 100 } else { 10 }, 1)
+    });
+    let shown = run(&["compare", &files.save("a.json", &a), &files.save("b.json", &b), "--fail-above", "1.01"]);
+    assert_eq!(shown.code, 0, "{}", shown.out);
+    assert!(
+        shown.out.contains("      2   4 GiB  10    0.0 ms    0.0 ms  1.000  1.000 – 1.000  no difference shown\n"),
+        "{}",
+        shown.out
+    );
+    assert!(shown.out.contains("qemu serial, restored"), "{}", shown.out);
+    assert!(shown.out.contains("  only in A  qemu serial, 4 GiB, 2 vCPUs\n"), "{}", shown.out);
+    assert!(shown.out.contains("  only in B  qemu serial, resized from 1 GiB, 4 GiB, 2 vCPUs\n"), "{}", shown.out);
 }
 
 #[test]

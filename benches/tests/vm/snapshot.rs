@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! VMs that are saved, and go on from there: after their VMM has ended, several times, and however large they are.
 
-use flatboot_bench::guest;
-use libtest_mimic::Failed;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use flatboot_bench::{Command, HostOptions, guest};
+use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
 use super::api::{prints, script};
-use super::lab::{Lab, require};
+use super::lab::{Lab, in_memory, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -15,6 +19,22 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("snapshot::a_large_vm_is_what_its_guest_has_touched", large),
     ("snapshot::who_is_killed_leaves_none", killed),
 ];
+
+/// Processors that cannot take on what was on the default one, and why.
+const PROCESSORS: [(&str, &str); 2] = [
+    ("max,-avx2", "features 0x20 of CPUID leaf 0x7.0, EBX: this host's KVM does not have them"),
+    ("EPYC", "must be the same here, which is AuthenticAMD family 0x17 model 0x1"),
+];
+
+pub(crate) fn another_processor() -> Trial {
+    Trial::ignorable_test("snapshot::another_processor_refuses_it", || {
+        let lab = Lab::get()?;
+        if !lab.is_emulated() {
+            return Ok(Completion::ignored_with("this machine has one processor model: only emulated hosts differ"));
+        }
+        refused(lab).map(|()| Completion::Completed)
+    })
+}
 
 /// A guest that counts, holds memory and writes to a disk until it is told to stop; then it looks around.
 const BUSY: &str = "flatboot.check=pulse=/dev/vda,rng,cpus=2,generation,dmesg=fork,calm flatboot.end=poweroff";
@@ -96,6 +116,46 @@ cat one; echo; echo SECOND; cat two
     };
     let (one, two) = (number(one)?, number(two)?);
     require(one != two && one.len() == 32, || format!("{one} and {two}: {}", seen()))
+}
+
+/// Saved on one host, and taken to hosts with other processors in an archive; a host like the first goes on with it.
+fn refused(lab: &Lab) -> Result<(), Failed> {
+    let saved = format!(
+        r#"{SAVE}
+put vm.boot; until_it grep -q '"begun":true' console
+save; put vmm.shutdown; wait $pid
+tar --sparse -cf '{archive}' snap disk; echo saved
+"#,
+        archive = lab.path("another-processor.tar").display(),
+    );
+    prints(lab, &script(lab, BUSY, &saved), "saved")?;
+    let archive = lab.path("another-processor.tar");
+    let outcome = (|| {
+        for (cpu, why) in PROCESSORS {
+            let (code, said) = restored(lab, cpu, &archive)?;
+            let one_line = said.lines().count() == 1 && said.contains(why) && said.contains("snap");
+            require(code == 1 && one_line, || format!("{cpu}: exit code {code}: {said}"))?;
+        }
+        let (code, said) = restored(lab, HostOptions::default().cpu, &archive)?;
+        require(code == 0, || format!("the same processor: exit code {code}: {said}"))
+    })();
+    fs::remove_file(&archive)?;
+    outcome
+}
+
+/// What flatboot's exit code is on a host with processors of `cpu`, and what it says.
+fn restored(lab: &Lab, cpu: &'static str, archive: &Path) -> Result<(u8, String), Failed> {
+    let script = format!(
+        r#"
+tar -xf '{archive}'
+(sleep 2; printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none) &
+'{flatboot}' run --restore snap --disk path=disk --serial null"#,
+        archive = archive.display(),
+        flatboot = lab.flatboot.display(),
+    );
+    let command = Command::new("/bin/sh").args(["-c", &in_memory(":", &script)]).timeout(Duration::from_secs(120));
+    let outcome = lab.on_host(HostOptions { cpu, ..HostOptions::default() }, &command)?;
+    Ok((outcome.code, String::from_utf8_lossy(&outcome.stderr).into_owned()))
 }
 
 /// As large as what flatboot has of the host, and some of that is not the guest's.

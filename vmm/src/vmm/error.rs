@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::lifecycle::NotNow;
-use crate::boot::{self, BootError};
+use crate::boot::BootError;
 use crate::config::{ConfigError, FieldError, FileError};
 use crate::devices::bus::{AtAddress, Unsaved};
 use crate::devices::running::WorkerError;
@@ -239,7 +239,7 @@ pub enum RestoreError {
         /// Where.
         path: PathBuf,
         /// Why.
-        source: Box<boot::RestoreError>,
+        source: Box<BootError>,
     },
 }
 

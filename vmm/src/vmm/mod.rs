@@ -223,7 +223,7 @@ impl Vmm {
         let Saved { config, origin: saved, wanted } = restored::read(restore)?;
         self.vm = Some(Kept { config, stage: Stage::Created });
         let restored = self.begin(Origin { zero, again: false }, Some(saved)).map_err(|error| match error {
-            VmmError::Start(StartError::Boot(BootError::Restore(source))) => {
+            VmmError::Start(StartError::Boot(source)) if source.is_of_what_was_saved() => {
                 RestoreError::Boot { path, source: Box::new(source) }.into()
             }
             error => error,
