@@ -262,11 +262,11 @@ impl Vm {
         needed.then(|| Router { fd: Arc::clone(&self.fd), _memory: self.memory.clone() })
     }
 
-    /// The slots of held memory, of which there are none so far.
+    /// The slot of held memory, which is not there so far.
     #[must_use]
-    pub fn held_slots(&self, held: HeldMemory) -> HeldSlots {
-        let first = slot_of_generation(&self.memory) + 2;
-        HeldSlots { fd: Arc::clone(&self.fd), first, ends: Vec::new(), held }
+    pub fn held_slot(&self, held: HeldMemory) -> HeldSlot {
+        let number = slot_of_generation(&self.memory) + 2;
+        HeldSlot { fd: Arc::clone(&self.fd), number, is_there: false, held }
     }
 
     /// Lets a write to `irq` raise interrupt line `gsi`.
@@ -293,51 +293,34 @@ fn processor(kvm: &Kvm, saved: Option<&MachineState>) -> Result<(CpuId, bool), V
     Ok((CpuId::from_entries(&saved.cpuid).map_err(VmError::Cpuid)?, saved.tsc_deadline))
 }
 
-/// The memory slots of held memory, one for each growth: a stack, as the memory is. Fields are dropped in this order, as those of
-/// [`Vm`] are.
+/// The memory slot of held memory, all of it: KVM's share of a growth is then the same however large that is, and what shrinks takes
+/// no slot with it, by which KVM before Linux 6.12 forgets how all other memory of the guest is mapped. What is not there is an address
+/// without memory. Fields are dropped in this order, as those of [`Vm`] are.
 #[derive(Debug)]
-pub struct HeldSlots {
+pub struct HeldSlot {
     fd: Arc<VmFd>,
-    first: u32,
-    /// Where each of them ends, in bytes from the start of held memory.
-    ends: Vec<u64>,
+    number: u32,
+    is_there: bool,
     held: HeldMemory,
 }
 
-impl HeldSlots {
-    /// Has slots cover the first `to` bytes, which are there: what they do not cover so far becomes one more.
-    pub fn cover(&mut self, to: u64) -> Result<(), VmError> {
-        let from = self.ends.last().copied().unwrap_or(0);
-        if to <= from {
+impl HeldSlot {
+    /// Adds it, if it has not been added.
+    pub fn add(&mut self) -> Result<(), VmError> {
+        if self.is_there {
             return Ok(());
         }
-        describe(&self.fd, self.slot(self.ends.len(), from, to))?;
-        self.ends.push(to);
-        Ok(())
-    }
-
-    /// Takes away each slot of which nothing is below `to`.
-    pub fn uncover(&mut self, to: u64) -> Result<(), VmError> {
-        while let Some(index) = self.ends.len().checked_sub(1) {
-            let from = index.checked_sub(1).and_then(|before| self.ends.get(before).copied()).unwrap_or(0);
-            if from < to {
-                break;
-            }
-            // One without a size is none.
-            describe(&self.fd, self.slot(index, from, from))?;
-            self.ends.pop();
-        }
-        Ok(())
-    }
-
-    fn slot(&self, index: usize, from: u64, to: u64) -> kvm_userspace_memory_region {
-        kvm_userspace_memory_region {
-            slot: self.first + low32(index as u64),
+        let range = self.held.range();
+        let slot = kvm_userspace_memory_region {
+            slot: self.number,
             flags: 0,
-            guest_phys_addr: self.held.range().start() + from,
-            memory_size: to - from,
-            userspace_addr: self.held.address(from),
-        }
+            guest_phys_addr: range.start(),
+            memory_size: range.length(),
+            userspace_addr: self.held.address(0),
+        };
+        describe(&self.fd, slot)?;
+        self.is_there = true;
+        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory device, and how the host gives the guest its held memory: address space of this process, and KVM's slots.
+//! The memory device, and how the host gives the guest its held memory: address space of this process, and KVM's slot for it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::layout;
 use crate::memory::guest::advise_huge;
 use crate::memory::held::HeldMemory;
 use crate::memory::{GpaRange, GuestMemory, Thp};
-use crate::vm::{HeldSlots, Vm};
+use crate::vm::{HeldSlot, Vm};
 
 /// The device, and what has memory for it.
 pub(super) type Held = (Arc<HeldControl>, Box<dyn Provider>);
 
-/// Puts the memory device on `bus` if `memory` has any that is held. What is there of that already gets its slot.
+/// Puts the memory device on `bus` if `memory` has any that is held. There is a slot for it from the moment at which some of it is there.
 pub(super) fn insert_held(
     vm: &Vm,
     memory: &GuestMemory,
@@ -28,17 +28,19 @@ pub(super) fn insert_held(
     let irq = line(vm, layout::GSI_HELD_MEMORY)?;
     let control = HeldControl::new(held.range().length(), held.there(), irq).map_err(host("memory device"))?;
     bus.insert(layout::HELD_MEMORY, shared(HeldRegisters::new(Arc::clone(&control))))?;
-    let mut slots = vm.held_slots(held.clone());
-    slots.cover(held.there())?;
-    Ok(Some((control, Box::new(Host { slots, held, memory: memory.clone(), huge: thp == Thp::All }))))
+    let mut slot = vm.held_slot(held.clone());
+    if held.there() > 0 {
+        slot.add()?;
+    }
+    Ok(Some((control, Box::new(Host { slot, held, memory: memory.clone(), huge: thp != Thp::Off }))))
 }
 
 /// This process and KVM. Fields are dropped in this order.
 struct Host {
-    slots: HeldSlots,
+    slot: HeldSlot,
     held: HeldMemory,
     memory: GuestMemory,
-    /// Whether huge pages are asked for.
+    /// Whether huge pages are asked for. What a guest grows by it is to use, and the memmap of a section is one of them.
     huge: bool,
 }
 
@@ -52,19 +54,14 @@ impl Provider for Host {
                 tracing::info!(%error, "no transparent huge pages");
             }
         }
-        self.slots.cover(to).map_err(|error| {
+        self.slot.add().map_err(|error| {
             // The guest has not been asked: nobody uses it.
             let back = if to > from { self.held.shrink(from) } else { Ok(()) };
             io::Error::other(back.map_or_else(|error| error.to_string(), |()| chain(&error)))
         })
     }
 
-    /// From the guest first, then from the host. What cannot be taken from the guest has nothing in it any more.
     fn shrink(&mut self, to: u64) -> io::Result<()> {
-        self.slots.uncover(to).map_err(|error| {
-            let cleared = self.held.clear(to);
-            io::Error::other(cleared.map_or_else(|error| error.to_string(), |()| chain(&error)))
-        })?;
         self.held.shrink(to)
     }
 }

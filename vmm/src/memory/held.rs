@@ -71,13 +71,7 @@ impl HeldMemory {
     pub fn shrink(&self, to: u64) -> io::Result<()> {
         let Some((region, from)) = self.fewer(to)? else { return Ok(()) };
         region.set_there(to);
-        replace(region, to, from, libc::PROT_NONE).inspect_err(|_| region.set_there(from))
-    }
-
-    /// What is there behind the first `to` bytes is zero from now on, and host memory behind it goes.
-    pub fn clear(&self, to: u64) -> io::Result<()> {
-        let Some((region, from)) = self.fewer(to)? else { return Ok(()) };
-        replace(region, to, from, libc::PROT_READ | libc::PROT_WRITE)
+        replace(region, to, from).inspect_err(|_| region.set_there(from))
     }
 
     fn region(&self) -> Option<&Region> {
@@ -95,18 +89,18 @@ impl HeldMemory {
     }
 }
 
-/// Puts memory with nothing in it, to which `prot` is allowed, in the place of bytes `to..from` of `region`.
-fn replace(region: &Region, to: u64, from: u64, prot: i32) -> io::Result<()> {
+/// Puts addresses with nothing behind them in the place of bytes `to..from` of `region`.
+fn replace(region: &Region, to: u64, from: u64) -> io::Result<()> {
     let (start, length) = (region.as_ptr().wrapping_add(index(to)).cast(), index(from - to));
     // First what takes long, under a lock of this address space that lets vCPUs go on; what it fails at, the second step does.
     // SAFETY: the range lies inside the region's mapping; the guest has given up what is in it.
     unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the same; the new mapping takes the place of the old one, whatever that was of, and has nothing in it.
-    if unsafe { libc::mmap(start, length, prot, flags, -1, 0) } == libc::MAP_FAILED {
+    if unsafe { libc::mmap(start, length, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the same. That it fails costs no more than a longer core dump, of nothing or of what comes to be there.
+    // SAFETY: the same. That it fails costs no more than a longer core dump, of what comes to be there.
     unsafe { libc::madvise(start, length, libc::MADV_DONTDUMP) };
     Ok(())
 }
@@ -190,7 +184,7 @@ mod tests {
         let (_, held) = memory();
         for to in [0, 1, (1 << 40) + 4096, u64::MAX] {
             assert_eq!(held.grow(to).is_err(), to > 0, "{to}");
-            assert!(held.shrink(to).is_err() && held.clear(to).is_err(), "{to}");
+            assert!(held.shrink(to).is_err(), "{to}");
         }
         held.grow(1 << 40).unwrap();
         assert_eq!(held.there(), 1 << 40);
@@ -199,17 +193,16 @@ mod tests {
 
     /// As it is where the host could not take it back.
     #[test]
-    fn what_stays_is_zero_and_is_there_already() {
+    fn what_is_there_already_is_not_taken_by_growing_less() {
         let (memory, held) = memory();
         held.grow(4 * MIB).unwrap();
         for at in [0, 2 * MIB] {
             memory.write_obj(9u8, GuestAddress(START + at)).unwrap();
         }
-        held.clear(MIB).unwrap();
         held.grow(2 * MIB).unwrap();
         assert_eq!(held.there(), 4 * MIB);
         let read = |offset: u64| memory.read_obj::<u8>(GuestAddress(START + offset)).unwrap();
-        assert_eq!((read(0), read(2 * MIB)), (9, 0));
+        assert_eq!((read(0), read(2 * MIB)), (9, 9));
         held.grow(8 * MIB).unwrap();
         assert_eq!((held.there(), read(7 * MIB)), (8 * MIB, 0));
     }

@@ -333,7 +333,7 @@ const SERIAL_INPUT: &[Call] =
 /// Reads the files that firmware is given.
 const FW_CFG: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_pread64, Always), Call(libc::SYS_lseek, Always)];
 
-/// Changes the mappings of held memory, as any thread may, and KVM's slots for them.
+/// Changes the mappings of held memory, as any thread may, and adds KVM's slot for it.
 const MEMORY: &[Call] = &[
     Call(libc::SYS_ioctl, OneOf(1, &[KVM_SET_USER_MEMORY_REGION])),
     Call(libc::SYS_madvise, OneOf(2, &[word(libc::MADV_DONTDUMP), word(libc::MADV_HUGEPAGE)])),
