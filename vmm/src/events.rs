@@ -77,9 +77,9 @@ impl Events {
         self.say("vm", "resized", Some(BTreeMap::from([("memory_actual_size", bytes.to_string().as_str())])));
     }
 
-    /// It has not come to have what somebody wanted, and why.
-    pub fn resize_failed(&self, why: &str) {
-        self.say("vm", "resize-failed", Some(BTreeMap::from([("reason", why)])));
+    /// What was begun with the VM has failed, which is `event`, and why.
+    pub fn failed(&self, event: &str, why: &str) {
+        self.say("vm", event, Some(BTreeMap::from([("reason", why)])));
     }
 
     /// The VM is over, and why.

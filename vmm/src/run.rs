@@ -185,14 +185,18 @@ fn own(mut vmm: Vmm, vm: Option<First>, origin: Origin) -> Result<Option<Over>, 
     match vm {
         None => {}
         Some(First::Restore(restore)) if !origin.again => vmm.restore(restore, origin.zero)?,
-        Some(First::Restore(restore)) => boot(&mut vmm, vmm::configuration(restore)?, origin)?,
-        Some(First::Boot(vm)) => boot(&mut vmm, vm, origin)?,
+        Some(First::Restore(restore)) => {
+            let (vm, wanted) = vmm::configuration(restore)?;
+            boot(&mut vmm, vm, wanted, origin)?;
+        }
+        Some(First::Boot(vm)) => boot(&mut vmm, vm, None, origin)?,
     }
     vmm.serve()
 }
 
-fn boot(vmm: &mut Vmm, vm: VmConfig, origin: Origin) -> Result<(), VmmError> {
+fn boot(vmm: &mut Vmm, vm: VmConfig, wanted: Option<u64>, origin: Origin) -> Result<(), VmmError> {
     let again = origin.again && vm.restart_on_reset();
     vmm.create(vm)?;
+    vmm.want(wanted);
     vmm.boot(Origin { again, ..origin })
 }

@@ -87,7 +87,8 @@ pub fn restore(
     let backends = devices.backends.start(context)?;
     prefaulting.map_or(Ok(()), Prefaulting::finish)?;
     vcpus.until_ready()?;
-    shared.vm.restore(&machine, nanoseconds)?;
+    // Not as of when the vCPUs got their counters: prefaulting takes seconds.
+    shared.vm.restore(&machine, age(&machine))?;
     timeline.phase("vCPUs restored");
 
     ready(context).map_err(BootError::Signals)?;

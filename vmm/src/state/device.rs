@@ -131,7 +131,10 @@ pub enum LaneState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldState {
-    /// What it is to own,
+    /// What it is to own next, of which it has not been told,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<u64>,
+    /// what it is to own now,
     pub wanted: u64,
     /// what it says that it owns,
     pub owned: u64,

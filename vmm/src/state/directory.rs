@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 
 const STATE: &str = "state";
 const MEMORY: &str = "memory";
@@ -21,6 +22,15 @@ pub enum DirectoryError {
     /// Something is there.
     #[error("is there, and not an empty directory: must be another path, or emptied before")]
     Taken,
+    /// It is the top of a file system, or leads elsewhere: what is renamed cannot take its place.
+    #[error("is a mount point or a symbolic link: must be a directory in a file system")]
+    Elsewhere,
+    /// Somebody else could change what is written there.
+    #[error("{}: is there, and others than this user may write to it: must be removed before", path.display())]
+    Shared {
+        /// Where it would be written meanwhile.
+        path: PathBuf,
+    },
     /// Somebody else is making one.
     #[error("a snapshot is being written there: must be over before")]
     Busy,
@@ -78,6 +88,7 @@ impl Unfinished {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(DirectoryError::Busy),
             Err(error) => return Err(DirectoryError::Make(error.into())),
         }
+        check_own(&directory, &partial)?;
         // It may have become somebody's snapshot before it was locked.
         if !is_same(&directory, &partial) {
             return Err(DirectoryError::Busy);
@@ -119,7 +130,9 @@ impl Drop for Unfinished {
 /// The files of the snapshot at `path`: state, and the content of memory.
 pub fn open(path: &Path) -> Result<(File, File), DirectoryError> {
     let open = |file| {
-        let opened = File::open(path.join(file)).and_then(|opened| {
+        // A pipe would be waited for.
+        let options = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path.join(file));
+        let opened = options.and_then(|opened| {
             if opened.metadata()?.is_file() { Ok(opened) } else { Err(io::Error::other("is not a regular file")) }
         });
         opened.map_err(|source| match source.kind() {
@@ -130,8 +143,20 @@ pub fn open(path: &Path) -> Result<(File, File), DirectoryError> {
     Ok((open(STATE)?, open(MEMORY)?))
 }
 
-/// Whether nothing is at `path`, or nothing in it.
+/// Whether what is at `path`, a directory that was there or has been made, is nobody else's to write to.
+fn check_own(directory: &File, path: &Path) -> Result<(), DirectoryError> {
+    let metadata = directory.metadata().map_err(DirectoryError::Make)?;
+    let is_own = metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0;
+    if is_own { Ok(()) } else { Err(DirectoryError::Shared { path: path.to_owned() }) }
+}
+
+/// Whether nothing is at `path`, or nothing in it, and what is renamed can be there.
 fn check_free(path: &Path) -> Result<(), DirectoryError> {
+    if let (Ok(is), Some(Ok(parent))) = (fs::symlink_metadata(path), path.parent().map(fs::metadata))
+        && (is.is_symlink() || (is.is_dir() && is.dev() != parent.dev()))
+    {
+        return Err(DirectoryError::Elsewhere);
+    }
     match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -168,6 +193,9 @@ fn remove(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::fs::{CWD, FileType, Mode};
 
     use super::*;
 
@@ -226,6 +254,38 @@ mod tests {
         assert!(matches!(Unfinished::begin(&path), Err(DirectoryError::Busy)));
         begun.finish().unwrap();
         assert_eq!(fs::read_to_string(path.join(MEMORY)).unwrap(), "");
+    }
+
+    #[test]
+    fn what_others_may_change_is_not_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, left) = (parent.path().join("a"), parent.path().join(".a.partial"));
+        fs::create_dir(&left).unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Unfinished::begin(&path), Err(DirectoryError::Shared { path }) if path == left));
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o755)).unwrap();
+        drop(Unfinished::begin(&path).unwrap());
+        assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_no_place() {
+        let parent = tempfile::tempdir().unwrap();
+        let (target, link) = (parent.path().join("empty"), parent.path().join("link"));
+        fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        // The top of a file system that any Linux has.
+        for path in [link.as_path(), Path::new("/proc")] {
+            assert!(matches!(Unfinished::begin(path), Err(DirectoryError::Elsewhere)), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        rustix::fs::mknodat(CWD, parent.path().join(STATE), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let error = open(parent.path()).unwrap_err();
+        assert!(matches!(error, DirectoryError::Open { file: STATE, .. }), "{error}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::aftermath::Aftermath;
 use super::error::{SaveError, StartError, VmmError};
 use super::lifecycle::{NotNow, State, Step};
 use crate::boot::{self, BootError, Context, RunningVm};
-use crate::config::{Config, ConsoleConfig, SerialConfig, VmConfig};
+use crate::config::{Config, ConsoleConfig, VmConfig};
 use crate::devices::held::{Asked, Progress, Report};
 use crate::devices::virtio::BalloonControl;
 use crate::ender::Ender;
@@ -96,11 +96,8 @@ impl Live {
         timeline.phase("configuration valid");
         let jail = walled(jail, &config, once).map_err(BootError::Jail)?;
         let aftermath = Aftermath::of(&mut config, Arc::clone(&timeline));
-        if origin.again
-            && let SerialConfig::File(output) = &mut config.machine.serial
-        {
-            // What the guest said before it reset is there.
-            output.append();
+        if origin.again {
+            config.machine.append();
         }
         let shutdown_timeout = config.machine.shutdown_timeout;
         let context = Context::new(ender.clone(), jail, once, timeline);
@@ -278,15 +275,11 @@ fn walled(jail: Jail, config: &Config, once: bool) -> Result<Jail, JailError> {
         (true, false) => return jail.without_files(),
         (true, true) => {}
     }
-    let serial = match &config.machine.serial {
-        SerialConfig::File(output) => Some(output),
-        SerialConfig::Tty | SerialConfig::Null | SerialConfig::Off => None,
-    };
-    let outputs = serial.into_iter().chain(&config.timeline).map(|output| output.path().to_owned());
+    let outputs = config.machine.outputs().chain(&config.timeline).map(|output| output.path().to_owned());
     let vsock = config.machine.vsock.iter().map(|vsock| vsock.path.clone());
     let console = config.machine.console.iter().filter_map(|console| match console {
         ConsoleConfig::Socket(_, _, path) => Some(path.clone()),
-        ConsoleConfig::Pty(_) => None,
+        ConsoleConfig::Tty | ConsoleConfig::File(_) | ConsoleConfig::Pty(_) => None,
     });
     let paths: Vec<PathBuf> = outputs.chain(vsock).chain(console).collect();
     jail.without_files_from_here(&paths)

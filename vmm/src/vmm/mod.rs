@@ -100,6 +100,8 @@ pub struct Vmm {
 struct Kept {
     config: VmConfig,
     stage: Stage,
+    /// Bytes of held memory that its guest is to own from the beginning, whenever it starts.
+    wanted: Option<u64>,
 }
 
 /// Where it is.
@@ -197,7 +199,7 @@ impl Vmm {
             return Err(VmmError::AlreadyCreated);
         }
         config.name_devices();
-        self.vm = Some(Kept { config, stage: Stage::Created });
+        self.vm = Some(Kept { config, stage: Stage::Created, wanted: None });
         Ok(())
     }
 
@@ -209,6 +211,7 @@ impl Vmm {
         }
         self.events.vm("booting");
         self.begin(origin, None)?;
+        self.ask_from_the_beginning();
         self.events.vm("booted");
         Ok(())
     }
@@ -219,9 +222,20 @@ impl Vmm {
             return Err(VmmError::AlreadyCreated);
         }
         self.events.vm("restoring");
-        let (resume, path) = (restore.resume, restore.path.clone());
-        let Saved { config, origin: saved, wanted } = restored::read(restore)?;
-        self.vm = Some(Kept { config, stage: Stage::Created });
+        let resume = restore.resume;
+        self.make_saved(restore, zero).inspect_err(|error| self.events.failed("restore-failed", &chain(error)))?;
+        self.events.vm("restored");
+        if resume { self.resume() } else { Ok(()) }
+    }
+
+    fn make_saved(&mut self, restore: Restore, zero: Option<Zero>) -> Result<(), VmmError> {
+        let path = restore.path.clone();
+        // What it is read from may hang. As at a start, a signal then ends the process.
+        let starting = self.starting.swap(true, Ordering::AcqRel);
+        let read = restored::read(restore);
+        self.starting.store(starting, Ordering::Release);
+        let Saved { config, origin: saved, wanted } = read?;
+        self.vm = Some(Kept { config, stage: Stage::Created, wanted });
         let restored = self.begin(Origin { zero, again: false }, Some(saved)).map_err(|error| match error {
             VmmError::Start(StartError::Boot(source)) if source.is_of_what_was_saved() => {
                 RestoreError::Boot { path, source: Box::new(source) }.into()
@@ -233,11 +247,8 @@ impl Vmm {
             self.vm = None;
             return Err(error);
         }
-        if let Some(wanted) = wanted {
-            self.ask_before_it_goes_on(wanted);
-        }
-        self.events.vm("restored");
-        if resume { self.resume() } else { Ok(()) }
+        self.ask_from_the_beginning();
+        Ok(())
     }
 
     /// Starts the VM that is kept, or has it go on from what was `saved`.

@@ -97,7 +97,7 @@ impl Vmm {
     /// What could not start again goes on running, as far as that is known before.
     fn reboot(&mut self) -> Result<(), VmmError> {
         self.running()?;
-        if let Some(Kept { config, stage: Stage::Live(live) }) = &self.vm {
+        if let Some(Kept { config, stage: Stage::Live(live), .. }) = &self.vm {
             // The disk that has its files may hang. As at a start, a signal then ends the process: the VM is to go anyway.
             self.starting.store(true, Ordering::Release);
             let checked = live.check_again(config);

@@ -44,7 +44,7 @@ impl Vmm {
             return Err(VmmError::Writing);
         }
         let under_way = self.resizing.as_ref().map(|resizing| resizing.wanted);
-        let Kept { config, stage } = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
+        let Kept { config, stage, .. } = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
         let size = config.memory_size();
         if let Some(desired) = sizes.desired_vcpus.map(u64::from).filter(|desired| *desired != config.cpus()) {
             return Err(fixed("desired_vcpus", desired, config.cpus()));
@@ -73,12 +73,17 @@ impl Vmm {
         Ok(waits)
     }
 
-    /// Asks a guest that has been restored to own `wanted` bytes of held memory. Nobody waits for it: it goes on with that, or with
-    /// what it had begun when it was saved, and then with that.
-    pub(super) fn ask_before_it_goes_on(&mut self, wanted: u64) {
-        if let Some(live) = self.live() {
-            live.ask_for_memory_next(wanted);
+    /// Asks a guest that starts, or has been restored and rests, to own what it is to own from the beginning. Nobody waits for it: it
+    /// goes on with that, or with what it had begun when it was saved, and then with that.
+    pub(super) fn ask_from_the_beginning(&self) {
+        if let Some(Kept { wanted: Some(wanted), stage: Stage::Live(live), .. }) = &self.vm {
+            live.ask_for_memory_next(*wanted);
         }
+    }
+
+    /// The VM that has been created is to have a size that its configuration cannot say.
+    pub fn want(&mut self, wanted: Option<u64>) {
+        self.vm.iter_mut().for_each(|kept| kept.wanted = wanted);
     }
 
     /// What the memory device says has become of a request, whoever has asked for it.
@@ -95,7 +100,7 @@ impl Vmm {
         };
         match &result {
             Ok(_) => self.events.resized(size + wanted),
-            Err(error) => self.events.resize_failed(&chain(error)),
+            Err(error) => self.events.failed("resize-failed", &chain(error)),
         }
         match self.resizing.take_if(|resizing| resizing.wanted == wanted) {
             Some(resizing) => resizing.reply.send(result),
@@ -117,7 +122,12 @@ impl Vmm {
     /// Until when whoever waits does so.
     pub(super) fn resize_deadline(&mut self) -> Option<Instant> {
         let since = self.resizing.as_ref()?.since;
-        let progress = self.live()?.memory_progress()?;
+        let live = self.live()?;
+        // One that rests can do nothing for it.
+        if live.state() == State::Paused {
+            return None;
+        }
+        let progress = live.memory_progress()?;
         if progress.driver { since.max(progress.since).checked_add(ANSWER) } else { since.checked_add(DRIVER) }
     }
 

@@ -62,7 +62,7 @@ fn wanted(config: &VmConfig, size: u64) -> Result<u64, String> {
     })
 }
 
-/// The configuration alone, for a VM that starts anew.
-pub fn configuration(restore: Restore) -> Result<VmConfig, VmmError> {
-    read(restore).map(|saved| saved.config)
+/// The configuration alone, for a VM that starts anew, and bytes of held memory that it is to own then.
+pub fn configuration(restore: Restore) -> Result<(VmConfig, Option<u64>), VmmError> {
+    read(restore).map(|saved| (saved.config, saved.wanted))
 }

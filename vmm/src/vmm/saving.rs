@@ -8,6 +8,7 @@ use super::handle::Reply;
 use super::lifecycle::{NotNow, State};
 use super::writing::{Content, Writing};
 use super::{Kept, Stage, Vmm};
+use crate::chain::chain;
 use crate::state::image::Id;
 use crate::state::{Unfinished, Whole};
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
@@ -23,21 +24,25 @@ impl Vmm {
         self.events.vm("snapshotting");
         match Writing::begin(self.snapshots, content, (self.caller(), &self.jail), reply) {
             Ok(writing) => self.writing = Some(writing),
-            Err((error, reply)) => reply.send(Err(error.into())),
+            Err((error, reply)) => {
+                self.events.failed("snapshot-failed", &chain(&error));
+                reply.send(Err(error.into()));
+            }
         }
     }
 
     /// The thread of snapshot number `snapshot` has ended.
     pub(super) fn written(&mut self, snapshot: u64, result: Result<(), SnapshotError>) {
         let Some(writing) = self.writing.take_if(|writing| writing.snapshot == snapshot) else { return };
-        if writing.finish(result) {
-            self.events.vm("snapshotted");
+        match writing.finish(result) {
+            Ok(()) => self.events.vm("snapshotted"),
+            Err(why) => self.events.failed("snapshot-failed", &why),
         }
     }
 
     /// All that is to be written, and where. The VM must rest.
     fn content(&self, path: &Path) -> Result<Content, VmmError> {
-        let Kept { config, stage } = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
+        let Kept { config, stage, .. } = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
         if self.writing.is_some() {
             return Err(VmmError::Writing);
         }

@@ -8,6 +8,7 @@ use std::thread;
 use super::call::Answer;
 use super::error::{SnapshotError, VmmError};
 use super::handle::{Caller, Reply};
+use crate::chain::chain;
 use crate::config::VmConfig;
 use crate::memory::GuestMemory;
 use crate::memory::touched::Pagemap;
@@ -54,15 +55,15 @@ impl Writing {
         }
     }
 
-    /// Its files are written, or not: it is there, or it is gone. Which of both.
-    pub(super) fn finish(self, result: Result<(), SnapshotError>) -> bool {
+    /// Its files are written, or not: it is there, or it is gone, and why.
+    pub(super) fn finish(self, result: Result<(), SnapshotError>) -> Result<(), String> {
         let Self { destination, reply, .. } = self;
         let path = destination.path().to_owned();
         let finish = || destination.finish().map_err(|source| SnapshotError::Directory { path, source });
         let done = result.and_then(|()| finish());
-        let is_there = done.is_ok();
+        let why = done.as_ref().map(|()| ()).map_err(|error| chain(error));
         reply.send(done.map(|()| Answer::Done).map_err(VmmError::Snapshot));
-        is_there
+        why
     }
 }
 

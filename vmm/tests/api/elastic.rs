@@ -153,7 +153,7 @@ fn refused() -> Result<(), Failed> {
 fn grows() -> Result<(), Failed> {
     let mut server = Server::with(&["--event-monitor", "path=events"]);
     start(&server, DRIVER)?;
-    // Into one slot, and out of a part of it; across two; all of it, and none. What is there again is zero again.
+    // More and less, all of it, and none. What is there again is zero again.
     for more in [512, 512, 128, 256, 1024, 640, 0, 1024, 0] {
         resized(&server, more)?;
         no_complaint(&server)?;
@@ -290,12 +290,20 @@ fn snapshot() -> Result<(), Failed> {
     put(&server, "vm.delete", "")?;
     let length = fs::metadata(server.directory.path().join("snapshot/memory"))?.len();
     require(length == SIZE + 512 * MIB + 4096, || format!("{length} bytes"))?;
-    let restore = |size: Option<u64>| {
-        let mut body = json!({"source_url": url, "resume": true});
+    let restored = |url: &str, size: Option<u64>, resume: bool| {
+        let mut body = json!({"source_url": url, "resume": resume});
         if let Some(size) = size {
             body["config"] = json!({"memory": {"size": size}});
         }
         server.ask("PUT", "vm.restore", &body.to_string())
+    };
+    let restore = |size: Option<u64>| restored(&url, size, true);
+    let comes_to_have = |more: u64| {
+        let begin = Instant::now();
+        while server.info()["memory_actual_size"] != SIZE + more * MIB {
+            require(begin.elapsed() < Duration::from_secs(50), || format!("{more}: {}", server.info()))?;
+        }
+        no_complaint(&server)
     };
     for (size, words) in [
         (SIZE + 1, "memory.size=67108865: must be 64M to 1088M, and 64M plus a multiple of 128M"),
@@ -307,16 +315,27 @@ fn snapshot() -> Result<(), Failed> {
     for more in [None, Some(1024), Some(0), Some(512)] {
         let (status, said) = restore(more.map(|more| SIZE + more * MIB));
         require(status == 204, || format!("{more:?}: {status} {said}"))?;
-        let expected = SIZE + more.unwrap_or(512) * MIB;
-        let begin = Instant::now();
-        while server.info()["memory_actual_size"] != expected {
-            require(begin.elapsed() < Duration::from_secs(50), || format!("{more:?}: {}", server.info()))?;
-        }
+        comes_to_have(more.unwrap_or(512))?;
         resized(&server, 128)?;
         resized(&server, 1024)?;
         no_complaint(&server)?;
         require(counters(&server)["errors"] == 0, || counters(&server).to_string())?;
         put(&server, "vm.delete", "")?;
     }
+    // What it is to have is not forgotten: when it is saved again before it has it, and when it starts anew.
+    let again = url.clone() + "-again";
+    let (status, said) = restored(&url, Some(SIZE + 1024 * MIB), false);
+    require(status == 204, || format!("{status} {said}"))?;
+    put(&server, "vm.snapshot", &json!({ "destination_url": again }).to_string())?;
+    put(&server, "vm.delete", "")?;
+    let (status, said) = restored(&again, None, true);
+    require(status == 204, || format!("{status} {said}"))?;
+    comes_to_have(1024)?;
+    put(&server, "vm.delete", "")?;
+    let (status, said) = restore(Some(SIZE + 256 * MIB));
+    require(status == 204, || format!("{status} {said}"))?;
+    comes_to_have(256)?;
+    put(&server, "vm.reboot", "")?;
+    comes_to_have(256)?;
     put(&server, "vmm.shutdown", "")
 }

@@ -258,14 +258,17 @@ impl State {
 
     /// What there is to save, when nothing works.
     pub(super) const fn save(&self) -> HeldState {
-        let Self { wanted, owned, promised, there, request, open, seen, event, .. } = *self;
-        HeldState { wanted, owned, promised, there, request, open, seen, event, owned_low: None, wanted_high: 0 }
+        let Self { asked, wanted, owned, promised, there, request, open, seen, event, .. } = *self;
+        HeldState { asked, wanted, owned, promised, there, request, open, seen, event, owned_low: None, wanted_high: 0 }
     }
 
     /// Makes it what was saved. As much memory must be there as was then.
     pub(super) fn restore(&mut self, saved: &HeldState) -> Result<(), Mismatch> {
-        let HeldState { wanted, owned, promised, there, request, open, seen, event, .. } = *saved;
-        for (what, is) in [("wanted", wanted), ("owned", owned), ("promised", promised), ("there", there)] {
+        let HeldState { asked, wanted, owned, promised, there, request, open, seen, event, .. } = *saved;
+        let next = asked.unwrap_or(0);
+        for (what, is) in
+            [("asked", next), ("wanted", wanted), ("owned", owned), ("promised", promised), ("there", there)]
+        {
             if is > self.max || !is.is_multiple_of(SECTION_SIZE) {
                 return Err(Mismatch::of(what, is, format_args!("a multiple of {SECTION_SIZE}, at most {}", self.max)));
             }
@@ -280,7 +283,7 @@ impl State {
             return Err(Mismatch::of("wanted", wanted, owned));
         }
         let empty = Self::new(self.max, there);
-        *self = Self { wanted, owned, promised, request, open, seen, event, ..empty };
+        *self = Self { asked, wanted, owned, promised, request, open, seen, event, ..empty };
         Ok(())
     }
 }

@@ -210,6 +210,23 @@ fn another_size_waits_for_what_the_guest_has_seen() {
 }
 
 #[test]
+fn what_is_asked_for_next_is_saved() {
+    let mut state = grown(4);
+    state.ask(8 * S);
+    work(&mut state);
+    state.see();
+    state.ask_next(6 * S);
+    let saved = state.save();
+    let mut restored = State::new(state.max, state.there);
+    assert_eq!((restored.restore(&saved), restored.job()), (Ok(()), None));
+    restored.own(8 * S).unwrap();
+    restored.end(true).unwrap();
+    assert_eq!(restored.job(), Some(Job::Announce(6 * S)));
+    let never = HeldState { asked: Some(state.max + S), ..saved };
+    assert!(State::new(state.max, state.there).restore(&never).is_err());
+}
+
+#[test]
 fn what_the_host_cannot_do_is_over() {
     let mut state = grown(2);
     state.ask(8 * S);
