@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices of the VM, on their buses and with their interrupt lines.
 
+use std::mem;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
 use super::entry::{Context, Entry};
 use super::error::BootError;
 use super::held::insert_held;
-use super::serial::{Serial, TerminalInput, serial};
+use super::serial::{Serial, serial};
+use super::typed::{TerminalInput, Typed};
 use super::virtio::Virtio;
 use super::wiring::{DevicesError, host, line, shared};
 use crate::bits::low32;
@@ -58,6 +60,10 @@ pub(super) struct Backends {
     /// What gives the guest held memory once it is started.
     provider: Option<Box<dyn Provider>>,
     serial: Serial,
+    /// Where the terminal leads.
+    typed: Typed,
+    /// What the virtio console writes to, if that is a file, to be committed before the guest runs.
+    console: Option<OutputFile>,
     handles: Handles,
 }
 
@@ -67,7 +73,7 @@ pub(super) struct Backends {
 pub struct Handles {
     /// Their threads.
     pub workers: Workers,
-    /// The terminal's way to the serial port, once it is open.
+    /// The terminal's way to the guest, once it is open.
     pub terminal: Option<TerminalInput>,
     /// By which programs of the host reach a vsock device and a console.
     pub sockets: Vec<Bound>,
@@ -99,7 +105,7 @@ impl Devices {
         let marks = Arc::clone(timeline);
         ports.insert(layout::PORT_MARK, shared(MarkPort::new(firmware, Box::new(move |code| marks.guest(code)))))?;
         let of_serial = Arc::<SerialCounters>::default();
-        let serial = serial(config, vm, &mut ports, Arc::clone(&of_serial))?;
+        let mut serial = serial(config, vm, &mut ports, Arc::clone(&of_serial))?;
 
         let mut mmio = Bus::new();
         if let Some(router) = vm.router() {
@@ -108,7 +114,10 @@ impl Devices {
         if firmware {
             firmware_power(&mut mmio)?;
         }
-        let Virtio { devices, mut counters, disks: names, sockets, pty, balloon } = Virtio::build(config, memory)?;
+        let Virtio { devices, mut counters, disks: names, sockets, pty, console, typed, balloon } =
+            Virtio::build(config, memory)?;
+        // One of the two has it.
+        let typed = typed.map_or_else(|| mem::take(&mut serial.typed), Typed::Console);
         let (mut workers, mut disks) = (Vec::new(), Vec::new());
         counters.push(("_serial".to_owned(), of_serial));
         let virtio_devices = devices.len();
@@ -126,7 +135,7 @@ impl Devices {
         let running = Workers::default();
         let handles =
             Handles { workers: running, terminal: None, sockets, disks, power_button, generation, pty, balloon, held };
-        let backends = Backends { workers, provider, serial, handles };
+        let backends = Backends { workers, provider, serial, typed, console, handles };
         Ok(Self { buses: Buses { ports, mmio }, virtio: virtio_devices, counters, backends })
     }
 
@@ -134,7 +143,7 @@ impl Devices {
     pub(super) fn rest_first(&self) {
         self.backends.workers.iter().for_each(|(_, worker)| worker.rest_first());
         self.backends.handles.held.iter().for_each(|held| held.rest_first());
-        self.backends.serial.input.rest_first();
+        self.backends.typed.rest_first();
     }
 
     /// Adds what firmware asks about the machine, and starts its thread.
@@ -167,12 +176,13 @@ impl Backends {
         Ok(self)
     }
 
-    /// Opens the terminal, and empties the file that the serial port writes to: nothing but the guest can fail from here on.
+    /// Opens the terminal, and empties the files that the serial port and the console write to: nothing but the guest can fail from
+    /// here on.
     pub(super) fn open(self, context: &Context) -> Result<Handles, DevicesError> {
-        let Self { serial: Serial { input, file, .. }, handles, .. } = self;
+        let Self { serial: Serial { file, .. }, typed, console, handles, .. } = self;
         let entry = Entry::new(context, Kind::SerialInput, "serial input".to_owned());
-        let terminal = input.start(&context.ender, || entry.pass())?;
-        file.map(OutputFile::commit).transpose()?;
+        let terminal = typed.start(&context.ender, || entry.pass())?;
+        file.into_iter().chain(console).try_for_each(|file| file.commit().map(drop))?;
         Ok(Handles { terminal, ..handles })
     }
 }

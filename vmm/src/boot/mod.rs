@@ -12,6 +12,7 @@ mod platform;
 mod restore;
 mod running;
 mod serial;
+mod typed;
 mod vcpus;
 mod virtio;
 mod wiring;

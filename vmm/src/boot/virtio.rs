@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The virtio devices of a VM, in the order of their slots.
 
+use std::fs::File;
+use std::io::{self, PipeWriter};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::wiring::{DevicesError, host};
 use crate::config::{
-    BalloonConfig, ConsoleConfig, DiskConfig, MachineConfig, NetConfig, NetEnd, RateConfig, VsockConfig,
+    BalloonConfig, ConsoleConfig, DiskConfig, MachineConfig, NetConfig, NetEnd, OutputFile, RateConfig, RngConfig,
+    VsockConfig,
 };
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::console::socket::Socket;
+use crate::devices::virtio::console::stream::Stream;
 use crate::devices::virtio::console::{Console, Terminal};
 use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::net::Vhost;
@@ -31,6 +36,10 @@ pub(super) struct Virtio {
     /// What some of them are reached by.
     pub(super) sockets: Vec<Bound>,
     pub(super) pty: Option<PathBuf>,
+    /// What a console writes to, if that is a file; nothing may be written before it is committed.
+    pub(super) console: Option<OutputFile>,
+    /// By which a console gets what is typed at the terminal.
+    pub(super) typed: Option<PipeWriter>,
     pub(super) balloon: Option<BalloonControl>,
 }
 
@@ -48,13 +57,13 @@ impl Virtio {
             all.add_vsock(vsock)?;
         }
         if let Some(console) = config.console.take() {
-            all.add_console(console)?;
+            all.add_console(console, config.serial_limit)?;
         }
         if let Some(balloon) = &config.balloon {
             all.add_balloon(balloon);
         }
-        if let Some(source) = config.rng.take() {
-            let rng = Rng::new(source);
+        if let Some(RngConfig { source, limits }) = config.rng.take() {
+            let rng = Rng::new(source, limiter(limits));
             all.counters.push(("_rng".to_owned(), rng.counters()));
             all.devices.push(Box::new(rng));
         }
@@ -118,7 +127,7 @@ impl Virtio {
         Ok(())
     }
 
-    fn add_console(&mut self, console: ConsoleConfig) -> Result<(), DevicesError> {
+    fn add_console(&mut self, console: ConsoleConfig, limit: Option<u64>) -> Result<(), DevicesError> {
         let terminal: Box<dyn Terminal> = match console {
             ConsoleConfig::Pty(made) => {
                 stdio::tell(&format!("flatboot: console: {}", made.path().display()));
@@ -129,11 +138,25 @@ impl Virtio {
                 self.sockets.push(bound);
                 Box::new(Socket::new(listener).map_err(host("console"))?)
             }
+            ConsoleConfig::File(output) => {
+                let stream = Stream::new(output.writer()?, output.room(limit), None).map_err(host("console"))?;
+                self.console = Some(output);
+                Box::new(stream)
+            }
+            ConsoleConfig::Tty => Box::new(self.terminal().map_err(host("console"))?),
         };
         let device = Console::new(terminal);
         self.counters.push(("_console".to_owned(), device.counters()));
         self.devices.push(Box::new(device));
         Ok(())
+    }
+
+    /// Standard output, and what is typed.
+    fn terminal(&mut self) -> io::Result<Stream> {
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let (typed, writer) = io::pipe()?;
+        self.typed = Some(writer);
+        Stream::new(output, u64::MAX, Some(typed))
     }
 
     fn add_balloon(&mut self, config: &BalloonConfig) {

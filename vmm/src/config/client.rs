@@ -104,7 +104,7 @@ const BALLOON: Section = Section {
     own: &["size", "deflate_on_oom", "free_page_reporting"],
     foreign: &[("id", |value| value == "_balloon")],
 };
-const RNG: Section = Section { own: &["src"], foreign: &[("id", |value| value == "_rng")] };
+const RNG: Section = Section { own: &["src", "rate_limiter_config"], foreign: &[("id", |value| value == "_rng")] };
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
 
 fn anything(_: &Value) -> bool {
@@ -229,7 +229,6 @@ impl VmConfig {
             ("memory", MEMORY),
             ("console", CONSOLE),
             ("balloon", BALLOON),
-            ("rng", RNG),
             ("serial", SERIAL),
         ] {
             section.settle_in(name, &mut fields)?;
@@ -240,6 +239,9 @@ impl VmConfig {
         NUMA.settle_each("", "numa", &mut fields)?;
         DISK.settle_each("", "disks", &mut fields)?;
         NET.settle_each("", "net", &mut fields)?;
+        if let Some(Value::Object(rng)) = fields.get_mut("rng") {
+            RNG.settle_limited("rng.", rng)?;
+        }
         if let Some(Value::Object(vsock)) = fields.get_mut("vsock") {
             VSOCK.settle_limited("vsock.", vsock)?;
         }

@@ -44,7 +44,24 @@ const DEFAULTS: [&str; 4] = [
     // A kernel that knows EFI would reset a hardware-reduced machine through it, and hang where there is none.
     "reboot=acpi",
 ];
-const CONSOLE: &str = "console=ttyS0";
+
+/// Where a kernel's messages go, unless the user says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelConsole {
+    /// To the serial port.
+    Serial,
+    /// To the virtio console.
+    Virtio,
+}
+
+impl KernelConsole {
+    const fn parameter(self) -> &'static str {
+        match self {
+            Self::Serial => "console=ttyS0",
+            Self::Virtio => "console=hvc0",
+        }
+    }
+}
 
 impl Cmdline {
     /// Bytes that x86 kernels take, without the terminating zero (`COMMAND_LINE_SIZE` in `arch/x86/include/asm/setup.h`).
@@ -53,15 +70,17 @@ impl Cmdline {
     /// What the help says about `--cmdline`.
     pub(super) fn help() -> String {
         format!(
-            "Kernel command line\n\nflatboot puts {} and, with --serial tty or file, {CONSOLE} in front, each unless \
-             TEXT names the same parameter. At most {} bytes with them.",
+            "Kernel command line\n\nflatboot puts {} and, with --serial tty or file, {} in front, or {} with --console \
+             tty or file alone, each unless TEXT names the same parameter. At most {} bytes with them.",
             DEFAULTS.join(", "),
+            KernelConsole::Serial.parameter(),
+            KernelConsole::Virtio.parameter(),
             Self::MAX_LENGTH
         )
     }
 
-    /// The user's parameters after flatboot's defaults; `console` says whether the kernel's messages go to the serial port.
-    pub fn new(user: &str, console: bool) -> Result<Self, CmdlineError> {
+    /// The user's parameters after flatboot's defaults; `console` says where the kernel's messages go.
+    pub fn new(user: &str, console: Option<KernelConsole>) -> Result<Self, CmdlineError> {
         if let Some((position, byte)) = user.bytes().enumerate().find(|(_, byte)| !matches!(byte, b' '..=b'~' | b'\t'))
         {
             return Err(CmdlineError::Byte { byte, position });
@@ -69,7 +88,7 @@ impl Cmdline {
 
         // In front, because what follows a "--" is for init.
         let given = parameter_names(user);
-        let defaults = console.then_some(CONSOLE).into_iter().chain(DEFAULTS);
+        let defaults = console.map(KernelConsole::parameter).into_iter().chain(DEFAULTS);
         let mut words: Vec<_> = defaults.filter(|word| !given.contains(&name(word))).collect();
         words.extend(Some(user.trim()).filter(|user| !user.is_empty()));
         let text = words.join(" ");
@@ -120,28 +139,36 @@ fn name(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn cmdline(user: &str, console: bool) -> String {
+    const SERIAL: Option<KernelConsole> = Some(KernelConsole::Serial);
+    const VIRTIO: Option<KernelConsole> = Some(KernelConsole::Virtio);
+
+    fn cmdline(user: &str, console: Option<KernelConsole>) -> String {
         Cmdline::new(user, console).unwrap().to_string()
     }
 
     #[test]
     fn defaults_come_first_unless_the_user_names_them() {
         for (user, console, expected) in [
-            ("", false, "swiotlb=noforce io_delay=none pci=off reboot=acpi"),
-            ("quiet", true, "console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet"),
-            ("\tquiet  ro ", false, "swiotlb=noforce io_delay=none pci=off reboot=acpi quiet  ro"),
-            ("console=tty0", true, "swiotlb=noforce io_delay=none pci=off reboot=acpi console=tty0"),
-            ("swiotlb=force io-delay=udelay", true, "console=ttyS0 pci=off reboot=acpi swiotlb=force io-delay=udelay"),
-            ("pci=conf1", false, "swiotlb=noforce io_delay=none reboot=acpi pci=conf1"),
+            ("", None, "swiotlb=noforce io_delay=none pci=off reboot=acpi"),
+            ("quiet", SERIAL, "console=ttyS0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet"),
+            ("quiet", VIRTIO, "console=hvc0 swiotlb=noforce io_delay=none pci=off reboot=acpi quiet"),
+            ("\tquiet  ro ", None, "swiotlb=noforce io_delay=none pci=off reboot=acpi quiet  ro"),
+            ("console=tty0", SERIAL, "swiotlb=noforce io_delay=none pci=off reboot=acpi console=tty0"),
+            (
+                "swiotlb=force io-delay=udelay",
+                SERIAL,
+                "console=ttyS0 pci=off reboot=acpi swiotlb=force io-delay=udelay",
+            ),
+            ("pci=conf1", None, "swiotlb=noforce io_delay=none reboot=acpi pci=conf1"),
             (
                 "a=\"b io_delay=x\" \"swiotlb=1\"",
-                false,
+                None,
                 "io_delay=none pci=off reboot=acpi a=\"b io_delay=x\" \"swiotlb=1\"",
             ),
-            ("-- io_delay=x", false, "swiotlb=noforce io_delay=none pci=off reboot=acpi -- io_delay=x"),
+            ("-- io_delay=x", None, "swiotlb=noforce io_delay=none pci=off reboot=acpi -- io_delay=x"),
             (
                 "xio_delay=1 io_delayed",
-                false,
+                None,
                 "swiotlb=noforce io_delay=none pci=off reboot=acpi xio_delay=1 io_delayed",
             ),
         ] {
@@ -152,17 +179,17 @@ mod tests {
     #[test]
     fn the_help_names_every_default() {
         let help = Cmdline::help();
-        for word in cmdline("", true).split(' ') {
+        for word in cmdline("", SERIAL).split(' ').chain(cmdline("", VIRTIO).split(' ')) {
             assert!(help.contains(word), "{word}: {help}");
         }
     }
 
     #[test]
     fn the_length_counts_the_defaults() {
-        let defaults = cmdline("", true).len() + 1;
+        let defaults = cmdline("", SERIAL).len() + 1;
         let fits = "x".repeat(Cmdline::MAX_LENGTH - defaults);
-        assert_eq!(Cmdline::new(&fits, true).unwrap().to_bytes_with_nul().len(), 2048);
-        let error = Cmdline::new(&format!("{fits}x"), true).unwrap_err();
+        assert_eq!(Cmdline::new(&fits, SERIAL).unwrap().to_bytes_with_nul().len(), 2048);
+        let error = Cmdline::new(&format!("{fits}x"), SERIAL).unwrap_err();
         assert_eq!(
             error.to_string(),
             "payload.cmdline: 2048 bytes with flatboot's defaults: must be at most 2047 (the kernel's COMMAND_LINE_SIZE)"
@@ -172,11 +199,11 @@ mod tests {
     #[test]
     fn only_printable_ascii() {
         for (user, byte, position) in [("a\nb", 0x0a, 1), ("ab\0", 0, 2), ("é", 0xc3, 0), ("\x7f", 0x7f, 0)] {
-            let error = Cmdline::new(user, false).unwrap_err();
+            let error = Cmdline::new(user, None).unwrap_err();
             assert_eq!(error, CmdlineError::Byte { byte, position });
         }
         assert_eq!(
-            Cmdline::new("a\nb", false).unwrap_err().to_string(),
+            Cmdline::new("a\nb", None).unwrap_err().to_string(),
             "payload.cmdline: has byte 0x0a at 1: must be printable ASCII, spaces and tabs"
         );
     }

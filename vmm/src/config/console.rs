@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::error::ConfigError;
 use super::field::FieldError;
 use super::options::OptionError;
+use super::output::OutputFile;
 use crate::devices::virtio::console::pty::Pty;
 use crate::field::Field;
 use crate::leave::Leave;
@@ -17,7 +19,7 @@ use crate::listener::{self, Bound};
 const OPTION: Field = Field::section("console");
 /// An address has 108 bytes, the last of them zero.
 const PATH_MAX: usize = 107;
-const MUST: &str = "must be pty, socket=PATH, null or off; the terminal and files are the serial port's";
+const MUST: &str = "must be tty, pty, file=FILE, socket=PATH, null or off";
 
 /// Where it leads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +30,13 @@ pub(super) enum ConsoleOption {
     Off,
     /// The same: there is nothing that a console would be for.
     Null,
+    /// To the terminal, or whatever standard input and output are.
+    Tty,
+    /// To a file.
+    File {
+        /// Its path.
+        file: PathBuf,
+    },
     /// To a pseudo terminal.
     Pty {
         /// Its path; only whoever looks at a VM that runs sees it.
@@ -44,6 +53,10 @@ pub(super) enum ConsoleOption {
 /// A console whose other end is there.
 #[derive(Debug)]
 pub enum ConsoleConfig {
+    /// The terminal.
+    Tty,
+    /// A file that takes what the guest writes.
+    File(OutputFile),
     /// A pseudo terminal.
     Pty(Pty),
     /// A socket, and its path.
@@ -53,11 +66,14 @@ pub enum ConsoleConfig {
 impl ConsoleOption {
     /// Takes the text of `--console`.
     pub(super) fn parse(text: &str) -> Result<Self, OptionError> {
-        let console = match (text, text.strip_prefix("socket=")) {
-            ("off", _) => Self::Off,
-            ("null", _) => Self::Null,
-            ("pty", _) => Self::Pty { file: None },
-            (_, Some(path)) => Self::Socket { socket: path.into() },
+        let (word, path) = text.split_once('=').map_or((text, None), |(word, path)| (word, Some(path)));
+        let console = match (word, path) {
+            ("off", None) => Self::Off,
+            ("null", None) => Self::Null,
+            ("tty", None) => Self::Tty,
+            ("pty", None) => Self::Pty { file: None },
+            ("file", Some(path)) if !path.is_empty() => Self::File { file: path.into() },
+            ("socket", Some(path)) => Self::Socket { socket: path.into() },
             _ => return Err(OptionError::word(OPTION, text, MUST)),
         };
         console.check()?;
@@ -82,7 +98,26 @@ impl ConsoleOption {
 
     /// Whether there is a device.
     pub(super) const fn is_there(&self) -> bool {
-        matches!(self, Self::Pty { .. } | Self::Socket { .. })
+        !matches!(self, Self::Off | Self::Null)
+    }
+
+    /// Whether it is a file.
+    pub(super) const fn is_file(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
+    /// Whether a kernel's messages have somewhere to go through it that is there from the beginning.
+    pub(super) const fn is_console(&self) -> bool {
+        matches!(self, Self::Tty | Self::File { .. })
+    }
+
+    /// Whether the terminal is left for it, which `taken` says that the serial port has.
+    pub(super) fn check_terminal(&self, taken: bool) -> Result<(), FieldError> {
+        if !taken || *self != Self::Tty {
+            return Ok(());
+        }
+        let must = "must be with a serial port that is null, off or a file: the serial port has the terminal";
+        Err(FieldError::of(OPTION.member("mode"), &"tty", must))
     }
 
     /// Says where its pseudo terminal is, if it has one.
@@ -92,16 +127,25 @@ impl ConsoleOption {
         }
     }
 
+    /// Looks at its file as it is now; one that is not there is created, and removed again.
+    pub(super) fn look_again(self) -> Result<(), ConfigError> {
+        let Self::File { file } = self else { return Ok(()) };
+        Ok(OutputFile::open(OPTION.member("file"), &file).map(drop)?)
+    }
+
     /// Makes its other end; `leave` knows a socket from then on. What this host lacks for it is an error.
-    pub(super) fn open(self, leave: &Leave) -> Result<Option<ConsoleConfig>, FieldError> {
+    pub(super) fn open(self, leave: &Leave) -> Result<Option<ConsoleConfig>, ConfigError> {
         match self {
             Self::Off | Self::Null => Ok(None),
+            Self::Tty => Ok(Some(ConsoleConfig::Tty)),
+            Self::File { file } => Ok(Some(ConsoleConfig::File(OutputFile::open(OPTION.member("file"), &file)?))),
             Self::Pty { .. } => Pty::new().map(|pty| Some(ConsoleConfig::Pty(pty))).map_err(|error| {
                 let must = format!("cannot be made: {error}: must have /dev/ptmx and /dev/pts");
-                FieldError::of(OPTION.member("mode"), &"pty", &must)
+                ConfigError::Host(FieldError::of(OPTION.member("mode"), &"pty", &must))
             }),
             Self::Socket { socket } => {
-                let failed = |what: String| FieldError::of(OPTION.member("socket"), &socket.display(), &what);
+                let failed =
+                    |what: String| ConfigError::Host(FieldError::of(OPTION.member("socket"), &socket.display(), &what));
                 let mut making = leave.making();
                 let (bound, listener) = listener::bind(socket.clone()).map_err(failed)?;
                 making.vm.push(Box::new(bound.remover()));
@@ -121,7 +165,9 @@ mod tests {
         for (text, json) in [
             ("off", r#"{"mode": "Off"}"#),
             ("null", r#"{"mode": "Null"}"#),
+            ("tty", r#"{"mode": "Tty"}"#),
             ("pty", r#"{"mode": "Pty"}"#),
+            ("file=a=b", r#"{"mode": "File", "file": "a=b"}"#),
             ("socket=/run/vm", r#"{"mode": "Socket", "socket": "/run/vm"}"#),
         ] {
             let console: ConsoleOption = serde_json::from_str(json).unwrap();
@@ -132,8 +178,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let parse = |text: &str| ConsoleOption::parse(text).map_err(|error| in_options(|| error.to_string()));
-        assert_eq!(parse("tty"), Err(format!("--console tty: {MUST}")));
-        assert_eq!(parse("file=x"), Err(format!("--console file=x: {MUST}")));
+        for text in ["TTY", "tty=", "tty=x", "file", "file=", "pty=/dev/pts/1", "socket"] {
+            assert_eq!(parse(text), Err(format!("--console {text}: {MUST}")));
+        }
         assert_eq!(parse("socket="), Err("--console socket=: must have 1 to 107 bytes".to_owned()));
         let long = "x".repeat(108);
         assert_eq!(parse(&format!("socket={long}")), Err(format!("--console socket={long}: must have 1 to 107 bytes")));

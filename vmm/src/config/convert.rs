@@ -2,28 +2,28 @@
 //! From what was typed to what is meant, and from that to what is open: files to read first, files to write last.
 
 use std::fs::File;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::balloon::BalloonConfig;
 use super::console::ConsoleOption;
 use super::disk::{self, DiskOption};
 use super::error::ConfigError;
-use super::file::{FileFault, identity, kind};
+use super::file::{FileFault, identity};
 use super::handoff::HandOff;
 use super::memory::MemoryConfig;
 use super::net::NetOption;
 use super::numa;
-use super::options::{OptionError, Options, parse_number, parse_size};
+use super::options::{OptionError, parse_number, parse_size};
 use super::output::OutputFile;
 use super::payload::{Payload, PayloadFields, PayloadOption};
 use super::raw::RawConfig;
-use super::serial::{SerialConfig, SerialOption};
+use super::rng::RngOption;
+use super::serial::SerialOption;
 use super::shape::parse_numa;
 use super::study::{HANDOFF_FILE, StudyConfig};
 use super::vcpus::CpusConfig;
-use super::vm::{RngFields, VmConfig, must_be_timeout};
+use super::vm::{VmConfig, must_be_timeout};
 use super::vsock::VsockOption;
 use super::{Config, MachineConfig};
 use crate::cpu::topology::CpuTopology;
@@ -31,7 +31,6 @@ use crate::field::Field;
 use crate::leave::Leave;
 use crate::memory::PlanInput;
 
-const RNG: Field = Field::section("rng");
 const TIMELINE: Field = Field::section("timeline");
 
 impl TryFrom<RawConfig> for VmConfig {
@@ -53,7 +52,7 @@ impl TryFrom<RawConfig> for VmConfig {
             vsock: raw.vsock.as_deref().map(VsockOption::parse).transpose()?,
             console: ConsoleOption::parse(&raw.console)?,
             balloon,
-            rng: parse_rng(&raw.rng)?.map(|src| RngFields { src }),
+            rng: RngOption::parse(&raw.rng)?,
             serial: SerialOption::parse(&raw.serial)?,
             serial_limit: raw.serial_limit.as_deref().map(parse_serial_limit).transpose()?,
             timeline: raw.timeline,
@@ -70,7 +69,7 @@ impl TryFrom<RawConfig> for VmConfig {
 impl VmConfig {
     /// Opens what it runs.
     fn open_payload(&self) -> Result<Payload, ConfigError> {
-        Ok(PayloadOption::parse(&self.payload, self.serial.is_console())?.open()?)
+        Ok(PayloadOption::parse(&self.payload, self.kernel_console())?.open()?)
     }
 
     /// Looks at the files as they are now, while a VM has them that was made from this: whether another one could open them. It
@@ -82,9 +81,10 @@ impl VmConfig {
         let payload = vm.open_payload()?;
         HandOff::open(&vm.study)?;
         vm.disks.into_iter().enumerate().try_for_each(|(index, disk)| disk.open(index).map(drop))?;
-        vm.rng.iter().try_for_each(|rng| open_rng(&rng.src).map(drop))?;
+        vm.rng.map(RngOption::open).transpose()?;
         // One that is not there is created, and removed again.
         vm.serial.open()?;
+        vm.console.look_again()?;
         vm.timeline.map(|path| OutputFile::open(TIMELINE, &path)).transpose()?;
         Ok((payload, vm.cpus.topology, vm.study.plan_input(&vm.memory, zones)))
     }
@@ -108,9 +108,7 @@ impl Config {
     /// The same for a VM that goes on from what was saved, and needs neither kernel nor initramfs. What its guest said before is kept.
     pub fn open_saved(vm: VmConfig, leave: &Leave) -> Result<Self, ConfigError> {
         let mut config = Self::with(Payload::Saved, vm, leave)?;
-        if let SerialConfig::File(output) = &mut config.machine.serial {
-            output.append();
-        }
+        config.machine.append();
         Ok(config)
     }
 
@@ -122,11 +120,11 @@ impl Config {
         let disks = vm.disks.into_iter().enumerate();
         let disks = disks.map(|(index, disk)| disk.open(index)).collect::<Result<_, _>>()?;
         let nets = vm.net.into_iter().enumerate().map(|(index, net)| net.open(index)).collect::<Result<_, _>>()?;
-        let rng = vm.rng.map(|rng| open_rng(&rng.src)).transpose()?;
+        let rng = vm.rng.map(RngOption::open).transpose()?;
 
         // Last, because opening creates them; an error from here on removes them again as they are dropped.
         let vsock = vm.vsock.map(|vsock| vsock.open(leave)).transpose().map_err(ConfigError::Host)?;
-        let console = vm.console.open(leave).map_err(ConfigError::Host)?;
+        let console = vm.console.open(leave)?;
         let serial = vm.serial.open()?;
         let timeline = vm.timeline.map(|path| OutputFile::open(TIMELINE, &path)).transpose()?;
 
@@ -165,29 +163,8 @@ impl TryFrom<RawConfig> for Config {
     }
 }
 
-fn parse_rng(text: &str) -> Result<Option<PathBuf>, OptionError> {
-    if text == "off" {
-        return Ok(None);
-    }
-    let options = Options::parse(RNG, text, &["src"])?;
-    let path = options.get("src").ok_or(OptionError::Missing { option: RNG, keys: "src=FILE" })?;
-    Ok(Some(path.into()))
-}
-
 fn parse_serial_limit(text: &str) -> Result<u64, OptionError> {
     parse_size(text).map_err(|must| OptionError::word(Field::section("serial_limit"), text, must))
-}
-
-fn open_rng(path: &Path) -> Result<File, ConfigError> {
-    let open = || {
-        // Opening a pipe would wait for a writer, so look first.
-        let file_type = path.metadata().map_err(FileFault::reading)?.file_type();
-        if !file_type.is_char_device() && !file_type.is_file() {
-            return Err(FileFault::Kind { found: kind(file_type), must: "a character device or a regular file" });
-        }
-        File::open(path).map_err(FileFault::reading)
-    };
-    open().map_err(|fault| fault.of(RNG.member("src"), path).into())
 }
 
 fn parse_shutdown_timeout(text: &str) -> Result<u64, OptionError> {
@@ -232,11 +209,7 @@ fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
         file: disk.file(),
         written: !disk.readonly(),
     });
-    let serial = match &machine.serial {
-        SerialConfig::File(output) => Some(output),
-        _ => None,
-    };
-    let outputs = serial.into_iter().chain(&config.timeline).filter_map(|output| {
+    let outputs = machine.outputs().chain(&config.timeline).filter_map(|output| {
         Some(Use { field: output.field(), path: output.path(), file: output.file()?, written: true })
     });
     inputs.chain(disks).chain(outputs)

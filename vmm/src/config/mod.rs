@@ -31,6 +31,7 @@ mod pages;
 mod payload;
 mod rate;
 mod raw;
+mod rng;
 mod saved;
 mod serial;
 mod shape;
@@ -40,11 +41,10 @@ mod vm;
 mod vsock;
 mod zone;
 
-use std::fs::File;
 use std::time::Duration;
 
 pub use balloon::BalloonConfig;
-pub use cmdline::{Cmdline, CmdlineError};
+pub use cmdline::{Cmdline, CmdlineError, KernelConsole};
 pub use console::ConsoleConfig;
 pub use disk::{DiskConfig, DiskOption, PATH as DISK_PATH};
 pub use error::{ConfigError, ReadError};
@@ -60,6 +60,7 @@ pub use output::OutputFile;
 pub use payload::{FIRMWARE, FirmwareConfig, INITRAMFS, KERNEL, KernelConfig, Payload};
 pub use rate::RateConfig;
 pub use raw::{RawConfig, ShapeArgs};
+pub use rng::RngConfig;
 pub use saved::RENEWABLE;
 pub use serial::SerialConfig;
 pub use shape::Shape;
@@ -112,11 +113,30 @@ pub struct MachineConfig {
     /// What the guest gives memory up by.
     pub balloon: Option<BalloonConfig>,
     /// Where the guest's random bytes come from; no device without.
-    pub rng: Option<File>,
+    pub rng: Option<RngConfig>,
     /// What the serial port is connected to.
     pub serial: SerialConfig,
-    /// Most bytes of the serial port's file.
+    /// Most bytes of each file that the serial port or the console writes to.
     pub serial_limit: Option<u64>,
     /// How long a guest may take to power off once asked.
     pub shutdown_timeout: Duration,
+}
+
+impl MachineConfig {
+    /// The files that take what the guest writes.
+    pub fn outputs(&self) -> impl Iterator<Item = &OutputFile> {
+        let serial = if let SerialConfig::File(output) = &self.serial { Some(output) } else { None };
+        let console = if let Some(ConsoleConfig::File(output)) = &self.console { Some(output) } else { None };
+        serial.into_iter().chain(console)
+    }
+
+    /// What an earlier guest has said stays there.
+    pub const fn append(&mut self) {
+        if let SerialConfig::File(output) = &mut self.serial {
+            output.append();
+        }
+        if let Some(ConsoleConfig::File(output)) = &mut self.console {
+            output.append();
+        }
+    }
 }

@@ -65,6 +65,13 @@ impl OutputFile {
         self.append
     }
 
+    /// Bytes that may be written if it is to have `limit` at most: what [`commit`](Self::commit) keeps in it counts.
+    #[must_use]
+    pub fn room(&self, limit: Option<u64>) -> u64 {
+        let kept = self.file.as_ref().filter(|_| self.append).and_then(|file| file.metadata().ok());
+        limit.map_or(u64::MAX, |limit| limit.saturating_sub(kept.map_or(0, |kept| kept.len())))
+    }
+
     /// Empties it (a device or a pipe has nothing to empty), unless it is to [`append`](Self::append), and hands it over, to be
     /// kept.
     pub fn commit(mut self) -> Result<File, FileError> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::cmdline::Cmdline;
+use super::cmdline::{Cmdline, KernelConsole};
 use super::error::ConfigError;
 use super::field::FieldError;
 use super::file::{FileError, FileFault, InputFile};
@@ -89,7 +89,7 @@ enum First {
 
 impl PayloadOption {
     /// Checks that the fields go together. `console` says whether the kernel's messages go to the serial port.
-    pub(super) fn parse(fields: &PayloadFields, console: bool) -> Result<Self, ConfigError> {
+    pub(super) fn parse(fields: &PayloadFields, console: Option<KernelConsole>) -> Result<Self, ConfigError> {
         let PayloadFields { firmware, kernel, initramfs, cmdline } = fields;
         let first = match (firmware, kernel) {
             (None, Some(kernel)) => First::Kernel(kernel.clone()),
@@ -195,7 +195,7 @@ mod tests {
             fields("f", "", "", ""),
             fields("f", "", "", " \t"),
         ] {
-            PayloadOption::parse(&fields, false).unwrap();
+            PayloadOption::parse(&fields, None).unwrap();
         }
         for (fields, expected) in [
             (fields("", "", "", ""), "payload: has neither kernel nor firmware: must have one of them"),
@@ -208,7 +208,7 @@ mod tests {
                 "payload.cmdline=quiet: must be with a kernel: what firmware finds on a disk brings its own",
             ),
         ] {
-            let error = PayloadOption::parse(&fields, false).unwrap_err();
+            let error = PayloadOption::parse(&fields, None).unwrap_err();
             assert!(error.is_usage());
             assert_eq!(error.to_string(), expected);
         }

@@ -39,7 +39,8 @@ pub struct ShapeArgs {
     ///   hugepages=on|off     use the host's reserved huge pages [off]
     ///   hugepage_size=2M|1G  their size; SIZE must be a multiple of it [2M]
     ///   shared=on|off        use a memfd instead of anonymous memory [off]
-    ///   thp=on|off|all       transparent huge pages: on, for kernel and memmap,
+    ///   thp=on|off|all       transparent huge pages: on, for kernel, memmap and
+    ///                        what vm.resize adds,
     ///                        and for all memory with prefault=on; all, for all
     ///                        memory [on]
     ///   prefault=on|off      allocate all memory before the guest runs, with one
@@ -198,7 +199,10 @@ pub struct RawConfig {
     pub balloon: Option<String>,
 
     /// Source of the guest's random bytes (virtio-rng), or off for no device
-    #[arg(long, value_name = "src=FILE|off", default_value = "src=/dev/urandom")]
+    ///
+    /// bw_size, ops_size and so on limit bytes and requests, as for disks.
+    #[arg(long, value_name = "src=FILE[,KEY=VALUE]...|off", default_value = "src=/dev/urandom")]
+    #[expect(clippy::doc_markdown, reason = "the help is shown as it is written")]
     pub rng: String,
 
     /// Serial port: the terminal, a file, output discarded (null), or no port (off)
@@ -207,15 +211,16 @@ pub struct RawConfig {
     #[arg(long, value_name = "tty|file=FILE|null|off", default_value = "tty")]
     pub serial: String,
 
-    /// Largest size of the file of --serial; further output is dropped
+    /// Largest size of the files of --serial and --console, each; further output is dropped
     #[arg(long, value_name = "SIZE")]
     pub serial_limit: Option<String>,
 
-    /// Virtio console, /dev/hvc0 in the guest: a pseudo terminal, a UNIX socket, or none
+    /// Virtio console, /dev/hvc0 in the guest: this terminal, a pseudo terminal, a file, a UNIX socket, or none
     ///
-    /// pty creates a pseudo terminal and prints its path. With socket=PATH the console is on that UNIX socket, for one client at
-    /// a time. Output is dropped while nobody is connected.
-    #[arg(long, value_name = "pty|socket=PATH|null|off", default_value = "off")]
+    /// tty needs a serial port that is null, off or a file; keys do what they do with --serial. pty creates a pseudo terminal and
+    /// prints its path. With socket=PATH the console is on that UNIX socket, for one client at a time. What the guest writes to
+    /// a pseudo terminal or a socket is dropped while nobody is connected.
+    #[arg(long, value_name = "tty|pty|file=FILE|socket=PATH|null|off", default_value = "off")]
     pub console: String,
 
     /// Write the boot timeline to FILE as JSON: every mark, in nanoseconds since flatboot's exec

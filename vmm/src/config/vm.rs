@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::balloon::BalloonConfig;
+use super::cmdline::KernelConsole;
 use super::console::ConsoleOption;
 use super::disk::{self, DiskOption};
 use super::error::{ConfigError, ReadError};
@@ -20,6 +21,7 @@ use super::memory::MemoryConfig;
 use super::net::{self, NetOption};
 use super::numa::{self, NumaOption};
 use super::payload::{PayloadFields, PayloadOption};
+use super::rng::{self, RngOption};
 use super::serial::SerialOption;
 use super::study::StudyConfig;
 use super::vcpus::CpusConfig;
@@ -58,7 +60,7 @@ pub struct VmConfig {
     pub(super) balloon: Option<BalloonConfig>,
     /// No device with `null`.
     #[serde(default = "default_rng")]
-    pub(super) rng: Option<RngFields>,
+    pub(super) rng: Option<RngOption>,
     #[serde(default)]
     pub(super) serial: SerialOption,
     /// In bytes.
@@ -95,16 +97,9 @@ pub enum AddError {
     Taken(String),
 }
 
-/// Where the guest's random bytes come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RngFields {
-    pub(super) src: PathBuf,
-}
-
 #[expect(clippy::unnecessary_wraps, reason = "the default of an optional device is to be there")]
-fn default_rng() -> Option<RngFields> {
-    Some(RngFields { src: "/dev/urandom".into() })
+fn default_rng() -> Option<RngOption> {
+    Some(RngOption::default())
 }
 
 const fn default_shutdown_timeout() -> u64 {
@@ -132,13 +127,13 @@ impl VmConfig {
     /// What goes together, and what each value can be that has no type of its own.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         numa::resolved(&self.numa, &self.cpus, &self.memory)?;
-        PayloadOption::parse(&self.payload, self.serial.is_console())?;
+        PayloadOption::parse(&self.payload, self.kernel_console())?;
         self.check_devices()?;
         self.study.check(&self.memory)?;
         self.memory.check_max(self.payload.firmware.is_some(), self.numa.len(), self.study.handoff)?;
-        let serial_is_file = matches!(self.serial, SerialOption::File(_));
-        if let Some(limit) = self.serial_limit.filter(|_| !serial_is_file) {
-            let must = "must be with a serial port that writes to a file";
+        let writes_a_file = matches!(self.serial, SerialOption::File(_)) || self.console.is_file();
+        if let Some(limit) = self.serial_limit.filter(|_| !writes_a_file) {
+            let must = "must be with a serial port or a console that writes to a file";
             return Err(FieldError::of(SERIAL_LIMIT, &format_args!("{:#}", Size(limit)), must).into());
         }
         let seconds = self.shutdown_timeout;
@@ -162,7 +157,11 @@ impl VmConfig {
         if let Some(vsock) = &self.vsock {
             vsock.check().map_err(|wrong| wrong.within(vsock::OPTION))?;
         }
+        if let Some(rng) = &self.rng {
+            rng.check().map_err(|wrong| wrong.within(rng::OPTION))?;
+        }
         self.console.check()?;
+        self.console.check_terminal(self.serial == SerialOption::Tty)?;
         self.balloon.iter().try_for_each(|balloon| balloon.check(&self.memory))?;
         let mut earlier = HashSet::new();
         if let Some((device, id)) = self.named().find(|(_, id)| !earlier.insert(*id)) {
@@ -170,6 +169,15 @@ impl VmConfig {
             return Err(FieldError::of(device.member("id"), &id, must).into());
         }
         Ok(())
+    }
+
+    /// Where the messages of a kernel go.
+    pub(super) fn kernel_console(&self) -> Option<KernelConsole> {
+        if self.serial.is_console() {
+            Some(KernelConsole::Serial)
+        } else {
+            self.console.is_console().then_some(KernelConsole::Virtio)
+        }
     }
 
     /// Whether it is to start again when it resets.

@@ -192,6 +192,8 @@ pub struct RngCounters {
     read_ops: AtomicU64,
     /// Those of them that got less than they asked for and could have.
     errors: AtomicU64,
+    /// How often a limit delayed one.
+    throttled: AtomicU64,
 }
 
 impl RngCounters {
@@ -201,11 +203,21 @@ impl RngCounters {
         add(&self.read_ops, 1);
         add(&self.errors, short.into());
     }
+
+    /// A limit delays a request.
+    pub fn throttled(&self) {
+        add(&self.throttled, 1);
+    }
 }
 
 impl DeviceCounters for RngCounters {
     fn values(&self) -> BTreeMap<&'static str, u64> {
-        values([("read_bytes", &self.read_bytes), ("read_ops", &self.read_ops), ("errors", &self.errors)])
+        values([
+            ("read_bytes", &self.read_bytes),
+            ("read_ops", &self.read_ops),
+            ("errors", &self.errors),
+            ("throttled", &self.throttled),
+        ])
     }
 }
 

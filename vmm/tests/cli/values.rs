@@ -142,7 +142,10 @@ fn keys() -> Vec<Row> {
             "run --disk file=@/disk",
             "--disk file=@/disk: there is no key file: must be one of path, readonly, direct, sparse, serial, id, num_queues, queue_size, image_type, _disable_io_uring, bw_size, bw_one_time_burst, bw_refill_time, ops_size, ops_one_time_burst, ops_refill_time",
         ),
-        ("run --serial-limit 1M --serial null", "--serial-limit 1M: must be with a serial port that writes to a file"),
+        (
+            "run --serial-limit 1M --serial null",
+            "--serial-limit 1M: must be with a serial port or a console that writes to a file",
+        ),
         ("run --serial-limit 1X", "--serial-limit 1X: must be a number of bytes, …"),
         (
             "run --disk path=@/disk,ops_size=1",
@@ -186,9 +189,10 @@ fn keys() -> Vec<Row> {
         ("run --rng on=1", "--rng on=1: there is no key on: must be one of src"),
         ("run --serial pty", "--serial pty: must be tty, file=FILE, null or off"),
         ("run --serial file=", "--serial file=: must be tty, file=FILE, null or off"),
+        ("run --console tty=x", "--console tty=x: must be tty, pty, file=FILE, socket=PATH, null or off"),
         (
             "run --console tty",
-            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's",
+            "--console tty: must be with a serial port that is null, off or a file: the serial port has the terminal",
         ),
         ("run --study handoff=planned", "--study handoff=planned: must be on or off"),
         ("run --study handoff=off,handoff_file=x", "--study handoff_file=x: must not be with handoff=off"),

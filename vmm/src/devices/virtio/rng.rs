@@ -3,12 +3,14 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Instant;
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_RNG;
 use vm_memory::bitmap::BitmapSlice;
 use vm_memory::{GuestMemory as _, Permissions, ReadVolatile, VolatileSlice};
 
-use super::{Request, Segment, VirtioDevice, cut};
+use super::limit::Limiter;
+use super::{Ready, Request, Segment, VirtioDevice, cut};
 use crate::complaints::Complaints;
 use crate::memory::GuestMemory;
 use crate::observe::devices::RngCounters;
@@ -21,15 +23,16 @@ const BYTES_PER_REQUEST: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Rng {
     source: File,
+    limiter: Limiter,
     counters: Arc<RngCounters>,
     complaints: Complaints,
 }
 
 impl Rng {
-    /// Takes bytes from `source`, usually `/dev/urandom`. The guest waits while it blocks.
+    /// Takes bytes from `source`, usually `/dev/urandom`, as many as `limiter` allows. The guest waits while it blocks.
     #[must_use]
-    pub fn new(source: File) -> Self {
-        Self { source, counters: Arc::default(), complaints: Complaints::default() }
+    pub fn new(source: File, limiter: Limiter) -> Self {
+        Self { source, limiter, counters: Arc::default(), complaints: Complaints::default() }
     }
 
     /// What it counts by.
@@ -96,6 +99,15 @@ impl VirtioDevice for Rng {
         &[QUEUE_SIZE]
     }
 
+    fn ready(&mut self, _queue: usize) -> Ready {
+        let wait = self.limiter.wait(Instant::now());
+        if wait.is_zero() {
+            return Ready::Now;
+        }
+        self.counters.throttled();
+        Ready::In(wait)
+    }
+
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         if !request.is_well_formed() {
             return 0;
@@ -109,6 +121,8 @@ impl VirtioDevice for Rng {
                 break;
             }
         }
+        // Whatever came of it: a request that is refused has cost as much.
+        self.limiter.pay(written.into());
         self.counters.given(written.into(), short);
         written
     }

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::*;
-use crate::config::Cmdline;
+use crate::config::{Cmdline, KernelConsole};
 use crate::cpu::topology::CpuTopology;
 use crate::devices::bus::BusDevice;
 use crate::devices::fw_cfg::FwCfg;
@@ -151,7 +151,7 @@ fn kernel(files: &TempDir, initramfs: Option<&[u8]>) -> KernelConfig {
     KernelConfig {
         image: open("kernel", &images::bzimage()),
         initramfs: initramfs.map(|content| open("initramfs", content)),
-        cmdline: Cmdline::new("quiet", true).unwrap(),
+        cmdline: Cmdline::new("quiet", Some(KernelConsole::Serial)).unwrap(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod pty;
 pub mod socket;
+pub mod stream;
 
 use std::fmt;
 use std::fs::File;

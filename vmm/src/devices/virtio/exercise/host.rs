@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::console::socket::Socket;
-use crate::devices::virtio::limit::BothWays;
+use crate::devices::virtio::limit::{BothWays, Limiter};
 use crate::devices::virtio::net::tap::Tap;
 use crate::devices::virtio::net::{Interface, Link, Mac, Net};
 use crate::devices::virtio::{Balloon, Block, Console, Rng, VirtioDevice, Vsock};
@@ -102,7 +102,7 @@ pub(super) fn block(disk: &File, settings: Settings) -> io::Result<Made> {
 
 /// An entropy source.
 pub(super) fn rng() -> io::Result<Made> {
-    Ok((Box::new(Rng::new(File::open("/dev/urandom")?)), None))
+    Ok((Box::new(Rng::new(File::open("/dev/urandom")?, Limiter::default())), None))
 }
 
 /// A balloon.

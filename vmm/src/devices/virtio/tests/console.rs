@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A console, and who comes and goes at its other end.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::{self, PipeWriter, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::driver::{BUFFERS, Driver};
 use crate::devices::virtio::Console;
 use crate::devices::virtio::console::pty::Pty;
 use crate::devices::virtio::console::socket::Socket;
+use crate::devices::virtio::console::stream::Stream;
 use crate::observe::devices::{DeviceCounters, SerialCounters};
 
 const RECEIVE: u16 = 0;
@@ -44,6 +46,14 @@ fn write(driver: &mut Driver, text: &[u8]) {
 fn counted(counters: &SerialCounters) -> [u64; 2] {
     let values = counters.values();
     ["write_bytes", "dropped_bytes"].map(|name| values[name])
+}
+
+/// A console that writes at most `most` bytes to `output`, and gets what comes through a pipe.
+fn at_stream(output: File, most: u64, queue: u16) -> (Driver, PipeWriter, Arc<SerialCounters>) {
+    let (typed, keys) = io::pipe().unwrap();
+    let console = Console::new(Box::new(Stream::new(output, most, Some(typed)).unwrap()));
+    let counters = console.counters();
+    (Driver::running_on(queue, Box::new(console), 0), keys, counters)
 }
 
 fn read(mut from: impl Read, length: usize) -> Vec<u8> {
@@ -248,4 +258,61 @@ fn a_pseudo_terminal_passes_everything_as_it_is() {
     }
     let (_, length) = driver.used(0);
     assert_eq!(driver.bytes(BUFFERS, length as usize), text[..length as usize]);
+}
+
+#[test]
+fn a_file_has_what_was_written_up_to_its_limit() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let (mut driver, _keys, counters) = at_stream(file.reopen().unwrap(), 10, SEND);
+    write(&mut driver, b"first\n");
+    write(&mut driver, b"second\n");
+    write(&mut driver, b"third\n");
+    assert_eq!(driver.used_index(), 3, "it holds up the guest");
+    assert_eq!(fs::read(file.path()).unwrap(), b"first\nseco");
+    assert_eq!(counted(&counters), [10, 9]);
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_waited_for_without_a_write_that_waits() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let (mut driver, _keys, counters) = at_stream(File::from(OwnedFd::from(writer)), u64::MAX, SEND);
+    let piece = vec![b'x'; 48 << 10];
+    write(&mut driver, &piece);
+    assert_eq!(driver.used_index(), 1);
+    write(&mut driver, &piece);
+    // The pipe has at most 64 KiB; what is left waits in the device, and the next one on the queue.
+    write(&mut driver, b"next");
+    assert_eq!(driver.used_index(), 2);
+    let mut came = vec![0; 128 << 10];
+    let mut count = 0;
+    while count < (96 << 10) + 4 {
+        count += reader.read(&mut came[count..]).unwrap();
+        driver.kick();
+    }
+    assert_eq!((driver.used_index(), counted(&counters)), (3, [(96 << 10) + 4, 0]));
+    assert!(came[..count].ends_with(b"xnext"));
+    // And one that has gone is nobody.
+    drop(reader);
+    write(&mut driver, b"gone");
+    assert_eq!((driver.used_index(), counted(&counters)[1]), (4, 4));
+}
+
+#[test]
+fn what_is_typed_comes_and_then_nothing_more() {
+    let (mut driver, mut keys, _) = at_stream(tempfile::tempfile().unwrap(), u64::MAX, RECEIVE);
+    driver.chain(0, &[(BUFFERS, 64, true)]);
+    driver.offer(0);
+    driver.kick();
+    assert_eq!(driver.used_index(), 0);
+    keys.write_all(b"typed").unwrap();
+    driver.kick();
+    assert_eq!(driver.used_index(), 1);
+    let mut text = [0; 5];
+    driver.memory.read_slice(&mut text, GuestAddress(BUFFERS)).unwrap();
+    assert_eq!(&text, b"typed");
+    drop(keys);
+    driver.chain(0, &[(BUFFERS, 64, true)]);
+    driver.offer(0);
+    driver.kick();
+    assert_eq!(driver.used_index(), 1);
 }

@@ -9,6 +9,7 @@ use vm_memory::Bytes;
 
 use super::driver::{BUFFERS, Driver};
 use crate::devices::running::Running;
+use crate::devices::virtio::limit::Limiter;
 use crate::devices::virtio::{Request, VirtioDevice};
 use crate::memory::GuestMemory;
 
@@ -146,7 +147,7 @@ fn a_queue_that_is_taken_back_reads_as_ready_until_it_is_left_alone() {
 fn other_devices_go_on() {
     let hung = Hung::new();
     let source = std::fs::File::open("/dev/zero").unwrap();
-    let mut other = Driver::new(Box::new(crate::devices::virtio::Rng::new(source)));
+    let mut other = Driver::new(Box::new(crate::devices::virtio::Rng::new(source, Limiter::default())));
     let _worker = other.start_worker();
     other.start(0);
     other.chain(0, &[(BUFFERS, 16, true)]);

@@ -10,13 +10,14 @@ use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::bus::BusDevice;
 use crate::devices::testing::{accesses, apply};
 use crate::devices::virtio::block::Settings;
+use crate::devices::virtio::limit::Limiter;
 use crate::devices::virtio::{Block, Rng, VirtioDevice};
 
 const VERSION_1: u64 = 1 << 32;
 const EVENT_INDEX: u64 = 1 << 29;
 
 fn rng() -> Box<dyn VirtioDevice> {
-    Box::new(Rng::new(File::open("/dev/zero").unwrap()))
+    Box::new(Rng::new(File::open("/dev/zero").unwrap(), Limiter::default()))
 }
 
 fn block() -> Box<dyn VirtioDevice> {

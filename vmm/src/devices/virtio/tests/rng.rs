@@ -2,15 +2,19 @@
 //! Random bytes.
 
 use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::driver::{BUFFERS, Driver, MEMORY_SIZE, NEXT, WRITE};
 use crate::devices::virtio::Rng;
+use crate::devices::virtio::limit::{Limiter, Rate};
+use crate::observe::devices::DeviceCounters as _;
 
 /// The source is as long as `length` and all 7.
 fn driver(length: usize) -> Driver {
     let file = vmm_sys_util::tempfile::TempFile::new().unwrap();
     std::fs::write(file.as_path(), vec![7; length]).unwrap();
-    Driver::running(Box::new(Rng::new(file.into_file())), 0)
+    Driver::running(Box::new(Rng::new(file.into_file(), Limiter::default())), 0)
 }
 
 #[test]
@@ -25,7 +29,7 @@ fn every_byte_is_filled_and_no_other() {
 
 #[test]
 fn urandom_differs() {
-    let mut driver = Driver::running(Box::new(Rng::new(File::open("/dev/urandom").unwrap())), 0);
+    let mut driver = Driver::running(Box::new(Rng::new(File::open("/dev/urandom").unwrap(), Limiter::default())), 0);
     assert_eq!(driver.request(&[(BUFFERS, 64, true), (BUFFERS + 64, 64, true)]), 128);
     assert_ne!(driver.bytes(BUFFERS, 64), driver.bytes(BUFFERS + 64, 64));
 }
@@ -59,4 +63,27 @@ fn a_source_that_ends_is_a_short_answer() {
     let mut driver = driver(10);
     assert_eq!(driver.request(&[(BUFFERS, 16, true)]), 10);
     assert_eq!(driver.request(&[(BUFFERS, 16, true)]), 0);
+}
+
+#[test]
+fn a_limit_delays_and_refuses_nothing() {
+    let rate = Rate { size: 64, one_time_burst: 0, refill_time: Duration::from_millis(50) };
+    let rng = Rng::new(File::open("/dev/urandom").unwrap(), Limiter::new(Some(rate), None));
+    let counters = rng.counters();
+    let mut driver = Driver::running(Box::new(rng), 0);
+    let begun = Instant::now();
+    let _worker = driver.start_worker();
+    for number in 0..4 {
+        driver.chain(0, &[(BUFFERS, 64, true)]);
+        driver.offer(0);
+        driver.set(0x50, 0);
+        while driver.used_index() <= number {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    // The first one empties the bucket, and each of the others waits until a byte is there again.
+    let values = counters.values();
+    assert_eq!((values["read_bytes"], values["errors"]), (256, 0));
+    assert!(values["throttled"] > 0 && begun.elapsed() >= Duration::from_millis(100), "{:?}", begun.elapsed());
 }
