@@ -20,6 +20,8 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("api::run_serves_too", run),
     ("api::a_console_is_a_pseudo_terminal", console),
     ("api::a_console_is_a_socket", console_socket),
+    ("api::a_console_is_a_file", console_file),
+    ("api::a_console_is_the_terminal", console_terminal),
 ];
 
 /// A shell's words for all that follows: `put` and `get` fail with what they are answered, `until` waits for a command.
@@ -205,6 +207,55 @@ perl client.pl
 put vm.shutdown; [ ! -e line ]; put vmm.shutdown; wait $pid
 "#;
     prints(lab, &script(lab, "console=hvc0 flatboot.check=echo flatboot.end=hang", rest), "heard")
+}
+
+/// The kernel's messages are there, too, without a word about them on its command line; and a guest that goes on elsewhere goes on
+/// behind what it has said.
+fn console_file(lab: &Lab) -> Result<(), Failed> {
+    let rest = format!(
+        r#"
+put vm.delete
+put vm.create "$(echo "$config" | sed 's/"serial": {{"mode": "File", "file": "console"}}/"serial": {{"mode": "Null"}}/
+    s/"console": {{"mode": "Off"}}/"console": {{"mode": "File", "file": "console"}}/; s/quiet //')"
+put vm.boot; until_it grep -q '"begun":true' console
+put vm.pause; put vm.snapshot "{{\"destination_url\": \"file://$PWD/snap\"}}"; put vmm.shutdown; wait $pid
+lines=$(wc -l <console)
+(sleep 2; printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none) &
+{flatboot} run --restore snap
+[ "$(grep -c 'Kernel command line: console=hvc0 ' console)" = 1 ]
+sed "1,${{lines}}d" console | grep -q '"check":"done"'
+echo both
+"#,
+        flatboot = lab.flatboot.display(),
+    );
+    prints(lab, &script(lab, "flatboot.check=pulse=/dev/vda flatboot.end=poweroff", &rest), "both")
+}
+
+/// Standard input and output, with and without a terminal that they are; Ctrl-A x ends the VM there.
+fn console_terminal(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        r#"{WORDS}
+cat >vm <<'END'
+exec {} run --kernel {} --initramfs {} --memory size=512M --cpus boot=1 --rng off --serial null --console tty \
+    --cmdline 'quiet flatboot.check=echo flatboot.end=hang'
+END
+mkfifo keys; exec 3<>keys
+try() {{
+    "$@" <keys >said 2>errors & pid=$!
+    until_it grep -q '"ready":true' said; printf 'typed\n' >&3
+    until_it grep -q '"line":"typed"' said
+}}
+try sh vm; kill -TERM $pid; sleep 0.5; kill -TERM $pid; wait $pid || :
+# A terminal of its own, as its foreground process group.
+try script --quiet --return --command 'sh vm' /dev/null
+printf '\001x' >&3; wait $pid || :; grep -q 'Ctrl-A x was typed' said
+echo heard twice
+"#,
+        lab.flatboot.display(),
+        lab.kernel.join("vmlinux").display(),
+        lab.initramfs.display(),
+    );
+    prints(lab, &script, "heard twice")
 }
 
 fn run(lab: &Lab) -> Result<(), Failed> {

@@ -27,13 +27,40 @@ const TAP: &str = "flatboot-test1";
 /// Addresses for measuring networks (RFC 2544): nobody else has them.
 const HOST: &str = "198.18.248.1";
 const GUEST: &str = "198.18.248.2";
-/// The guest's address on the network of which a stream is the other end.
+/// The guest's address on the network that the tap leads to,
+const TAP_MAC: &str = "52:54:00:12:34:61";
+/// and on that of which a stream is the other end.
 const MAC: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x60];
 const CLIENTS: usize = 64;
 /// A client that is not answered for so long counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest Ethernet frame that is not cut into segments.
 const FRAME: usize = 1514;
+/// Sends packets of up to 64 KiB that are to be cut into segments (`PACKET_VNET_HDR` of packet(7), `struct virtio_net_hdr`): with sizes,
+/// offsets and types that fit and that do not. Its kernel refuses some. Says at its end how many it has sent.
+const SEGMENTS: &str = r#"
+my ($name, $mac, $to) = @ARGV;
+my ($sent, $over) = (0, 0);
+$SIG{TERM} = sub { $over = 1 };
+socket(my $socket, 17, 3, 0) && setsockopt($socket, 263, 15, pack("i", 1)) or die "packet socket: $!";
+open(my $index, "<", "/sys/class/net/$name/ifindex") or die "$name: $!";
+bind($socket, pack("SniSCCa8", 17, 3, <$index>, 0, 0, 0, "")) or die "bind: $!";
+sub any { $_[rand @_] }
+while (!$over) {
+    my $length = any(40, 41, 1500, 9000, 65535, 40 + int rand 65495);
+    my $protocol = any(6, 6, 6, 17, 41);
+    my $packet = pack("CCnnnCCna4a4", 0x45, 0, any($length, $length, 40, 0), 1, 0, 64, $protocol, 0,
+        pack("C4", 198, 18, 248, 1), pack("C4", split /\./, $to));
+    $packet .= pack("nnNNCCnnn", 7, any(80, 22, 9), 1, 1, any(0x50, 0x50, 0xf0, 0), 0x10, 1000, 0, 0);
+    $packet .= "\xa5" x ($length - 40);
+    my $header = pack("CCSSSS", any(0, 1, 1, 2, 0xff), any(0, 1, 1, 1, 3, 4, 5, 0x81, 0x7f), any(0, 54, 54, 14, 0xffff),
+        any(0, 1, 8, 536, 1448, 1448, 0xffff), any(34, 34, 0, 0xffff), any(16, 16, 0, 0xffff));
+    my $ethernet = pack("H12H12n", $mac =~ s/://gr, "525400123499", any(0x800, 0x800, 0x86dd));
+    $sent++ if defined syswrite($socket, $header . $ethernet . $packet);
+    select(undef, undef, undef, 0.005);
+}
+print "$sent\n";
+"#;
 /// A file that says that it has sent enough.
 const ENOUGH: &str = "enough";
 
@@ -58,7 +85,7 @@ failed() {{ echo "$1" >&2; tail -n 20 console stderr >&2; exit 98; }}
 ip tuntap add dev {TAP} mode tap; ip address add {HOST}/24 dev {TAP}; ip link set {TAP} up
 mkfifo keys; : >console
 {ROLE}=stream '{own}' '{flatboot}' run --cpus boot=2 --memory size=1G --kernel '{kernel}' --disk 'path={disk}' \
-    --cmdline 'root=/dev/vda rw rootfstype=ext4 quiet loglevel=3' --net tap={TAP} --net fd=STREAM,mac={mac} \
+    --cmdline 'root=/dev/vda rw rootfstype=ext4 quiet loglevel=3' --net tap={TAP},mac={TAP_MAC} --net fd=STREAM,mac={mac} \
     <keys >console 2>stderr & vmm=$!
 exec 9>keys
 comes() {{ n=0; until grep -q "$1" console; do n=$((n+1)); [ $n -lt 3000 ] && kill -0 $vmm || failed "waited for $1"; sleep 0.1; done; }}
@@ -69,12 +96,15 @@ comes serves
 in_guest() {{ ssh -F none -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
     -o LogLevel=ERROR root@{GUEST} "$@"; }}
 {ROLE}=flood '{own}' & flood=$!
+cat >segments.pl <<'END'
+{SEGMENTS}END
+segments=; perl segments.pl {TAP} {TAP_MAC} {GUEST} >segments & segments=$!
 waits=; {ROLE}=clients '{own}' {seconds} >clients & waits=$!
 sleep $(({seconds} / 2)); in_guest 'echo in the midst of it as $(id -un)'
 wait $waits || failed 'clients are not served'
-kill $flood; : >{ENOUGH}; sleep 1
+kill $flood $segments; wait $segments || :; : >{ENOUGH}; sleep 1
 in_guest 'systemctl is-active nginx ssh; cat /sys/class/net/eth1/statistics/rx_packets; (sleep 1; systemctl poweroff) >/dev/null 2>&1 &'
-cat clients
+cat clients segments
 wait $vmm || failed "flatboot ended with $?"
 "#,
         own = env::current_exe()?.display(),
@@ -83,21 +113,22 @@ wait $vmm || failed "flatboot ended with $?"
         disk = disk.display(),
         mac = MAC.map(|byte| format!("{byte:02x}")).join(":"),
     );
-    let script = in_memory(&format!("kill $waits $flood $vmm; ip link delete {TAP}"), &script);
+    let script = in_memory(&format!("kill $waits $flood $segments $vmm; ip link delete {TAP}"), &script);
     let limit = Duration::from_secs(900) + Duration::from_secs(2) * seconds;
     let command = flatboot_bench::Command::new("/bin/bash").args(["-c", &script]).timeout(limit);
     let outcome = lab.on_host(HostOptions { drives: vec![disk], ..HostOptions::default() }, &command)?;
     let (said, complaints) = (outcome.stdout_text(), String::from_utf8_lossy(&outcome.stderr).into_owned());
     let seen = || format!("exit code {}: {said}: {complaints}", outcome.code);
     let lines: Vec<_> = said.lines().collect();
-    let [midst, nginx, ssh, junk, clients] = lines.as_slice() else { return Err(seen().into()) };
+    let [midst, nginx, ssh, junk, clients, segments] = lines.as_slice() else { return Err(seen().into()) };
     require(
         outcome.code == 0 && *midst == "in the midst of it as root" && (*nginx, *ssh) == ("active", "active"),
         seen,
     )?;
     // The driver has seen what the stream's other end sent.
     require(junk.parse::<u64>().is_ok_and(|packets| packets > 1000), seen)?;
-    println!("service: {clients}; {junk} frames of junk");
+    require(segments.parse::<u64>().is_ok_and(|sent| sent > 100), seen)?;
+    println!("service: {clients}; {junk} frames of junk, {segments} to be cut into segments that make no sense");
     Ok(())
 }
 
