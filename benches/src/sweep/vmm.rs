@@ -256,9 +256,11 @@ fn escaped(path: &str) -> String {
 fn shared_words(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str) -> Vec<String> {
     let (size, most) = memory(guest);
     let most = most.filter(|most| *most > size).map(|most| format!(",max={}M", most >> 20)).unwrap_or_default();
+    // QEMU asks for huge pages for all memory, and what a guest gets done depends on them.
+    let huge = if guest.userland.is_some() { ",thp=all" } else { "" };
     pairs([
         ("--cpus", format!("boot={}", guest.cpus)),
-        ("--memory", format!("size={}M{most}", size >> 20)),
+        ("--memory", format!("size={}M{most}{huge}", size >> 20)),
         ("--kernel", staged.text(kernel)),
         ("--initramfs", staged.text("initramfs")),
         ("--cmdline", guest.cmdline.clone()),
@@ -517,6 +519,13 @@ mod tests {
             let order = flatboot.order(&guest, Path::new("/d"), &WATCH);
             assert!(follows(&order, option, value), "{name}: {:?}", order.args);
         }
+    }
+
+    #[test]
+    fn a_guest_that_works_has_huge_pages_as_under_qemu() {
+        let flatboot = Vmm { kind: Kind::Flatboot, program: "/vmm".to_owned(), firmware: None };
+        let works = Guest { userland: Some(Path::new("/u")), ..guest() };
+        assert!(follows(&flatboot.order(&works, Path::new("/d"), &WATCH), "--memory", "size=4096M,thp=all"));
     }
 
     #[test]
