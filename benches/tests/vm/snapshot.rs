@@ -146,10 +146,10 @@ tar --sparse -cf '{archive}' snap disk; echo saved
 /// What flatboot's exit code is on a host with processors of `cpu`, and what it says.
 fn restored(lab: &Lab, cpu: &'static str, archive: &Path) -> Result<(u8, String), Failed> {
     let script = format!(
-        r#"
+        r"
 tar -xf '{archive}'
 (sleep 2; printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none) &
-'{flatboot}' run --restore snap --disk path=disk --serial null"#,
+'{flatboot}' run --restore snap --disk path=disk --serial null",
         archive = archive.display(),
         flatboot = lab.flatboot.display(),
     );

@@ -138,6 +138,7 @@ const START: &[Call] = &[
     Call(libc::SYS_rename, Always),
     Call(libc::SYS_rmdir, Always),
     Call(libc::SYS_flock, Always),
+    Call(libc::SYS_geteuid, Always),
     Call(libc::SYS_fallocate, Always),
     Call(libc::SYS_memfd_create, Always),
     // Disks are locked. Descriptors: their flags, and another one for the same file.

@@ -61,7 +61,7 @@ impl Writing {
         let path = destination.path().to_owned();
         let finish = || destination.finish().map_err(|source| SnapshotError::Directory { path, source });
         let done = result.and_then(|()| finish());
-        let why = done.as_ref().map(|()| ()).map_err(|error| chain(error));
+        let why = done.as_ref().map_err(|error| chain(error)).copied();
         reply.send(done.map(|()| Answer::Done).map_err(VmmError::Snapshot));
         why
     }

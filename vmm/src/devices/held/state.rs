@@ -283,7 +283,7 @@ impl State {
             return Err(Mismatch::of("wanted", wanted, owned));
         }
         let empty = Self::new(self.max, there);
-        *self = Self { asked, wanted, owned, promised, request, open, seen, event, ..empty };
+        *self = Self { wanted, owned, promised, request, open, seen, event, asked, ..empty };
         Ok(())
     }
 }
