@@ -157,11 +157,12 @@ fn wrong_texts_are_usage_errors() {
         ),
         (
             RawConfig { rng: "/dev/urandom".to_owned(), ..raw() },
-            "--rng /dev/urandom: must be written KEY=VALUE; the keys are src",
+            "--rng /dev/urandom: must be written KEY=VALUE; the keys are src, bw_size, bw_one_time_burst, bw_refill_time, ops_size, \
+             ops_one_time_burst, ops_refill_time",
         ),
         (
             RawConfig { console: "tty".to_owned(), ..raw() },
-            "--console tty: must be pty, socket=PATH, null or off; the terminal and files are the serial port's",
+            "--console tty: must be with a serial port that is null, off or a file: the serial port has the terminal",
         ),
         (
             RawConfig {
