@@ -209,7 +209,7 @@ put vm.shutdown; [ ! -e line ]; put vmm.shutdown; wait $pid
     prints(lab, &script(lab, "console=hvc0 flatboot.check=echo flatboot.end=hang", rest), "heard")
 }
 
-/// The kernel's messages are there, too, without a word about them on its command line; and a guest that goes on elsewhere goes on
+/// The kernel's messages are there, too, once its driver is, without a word about them on its command line; and a guest that goes on elsewhere goes on
 /// behind what it has said.
 fn console_file(lab: &Lab) -> Result<(), Failed> {
     let rest = format!(
@@ -222,7 +222,7 @@ put vm.pause; put vm.snapshot "{{\"destination_url\": \"file://$PWD/snap\"}}"; p
 lines=$(wc -l <console)
 (sleep 2; printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none) &
 {flatboot} run --restore snap
-[ "$(grep -c 'Kernel command line: console=hvc0 ' console)" = 1 ]
+[ "$(grep -c 'Run /init as init process' console)" = 1 ]
 sed "1,${{lines}}d" console | grep -q '"check":"done"'
 echo both
 "#,
