@@ -42,7 +42,8 @@ const SEGMENTS: &str = r#"
 my ($name, $mac, $to) = @ARGV;
 my ($sent, $over) = (0, 0);
 $SIG{TERM} = sub { $over = 1 };
-socket(my $socket, 17, 3, 0) && setsockopt($socket, 263, 15, pack("i", 1)) or die "packet socket: $!";
+my $socket;
+socket($socket, 17, 3, 0) && setsockopt($socket, 263, 15, pack("i", 1)) or die "packet socket: $!";
 open(my $index, "<", "/sys/class/net/$name/ifindex") or die "$name: $!";
 bind($socket, pack("SniSCCa8", 17, 3, <$index>, 0, 0, 0, "")) or die "bind: $!";
 sub any { $_[rand @_] }
