@@ -316,7 +316,7 @@ impl HeldSlot {
             flags: 0,
             guest_phys_addr: range.start(),
             memory_size: range.length(),
-            userspace_addr: self.held.address(0),
+            userspace_addr: self.held.address(),
         };
         describe(&self.fd, slot)?;
         self.is_there = true;

@@ -209,8 +209,8 @@ put vm.shutdown; [ ! -e line ]; put vmm.shutdown; wait $pid
     prints(lab, &script(lab, "console=hvc0 flatboot.check=echo flatboot.end=hang", rest), "heard")
 }
 
-/// The kernel's messages are there, too, once its driver is, without a word about them on its command line; and a guest that goes on elsewhere goes on
-/// behind what it has said.
+/// The kernel's messages are there, too, once its driver is, without a word about them on its command line; and a guest that goes on
+/// elsewhere goes on behind what it has said.
 fn console_file(lab: &Lab) -> Result<(), Failed> {
     let rest = format!(
         r#"

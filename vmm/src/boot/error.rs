@@ -58,13 +58,10 @@ pub enum BootError {
 impl BootError {
     /// Whether it is about what was saved, and not about this host or another file.
     pub(crate) fn is_of_what_was_saved(&self) -> bool {
-        let is_of_the_machine =
-            |error: &VmError| matches!(error, VmError::Model(_) | VmError::Deadline | VmError::Controllers);
-        match self {
-            Self::Restore(_) | Self::Vcpu(_) => true,
-            Self::Vm(error) => is_of_the_machine(error),
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Restore(_) | Self::Vcpu(_) | Self::Vm(VmError::Model(_) | VmError::Deadline | VmError::Controllers)
+        )
     }
 }
 

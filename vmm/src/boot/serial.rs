@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use super::typed::Typed;
@@ -15,6 +14,7 @@ use crate::devices::queued::{self, QueueWriter};
 use crate::devices::serial::SerialPort;
 use crate::layout;
 use crate::observe::devices::SerialCounters;
+use crate::stdio;
 use crate::vm::Vm;
 
 /// What there is of a serial port beside its registers.
@@ -39,7 +39,7 @@ impl Serial {
 /// Standard output, if it is a regular file: writing to that takes as long as its disk does. Of a terminal or a pipe, whoever reads
 /// it is waited for, so that nothing is lost.
 fn stdout_file() -> io::Result<Option<File>> {
-    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let file = stdio::output()?;
     Ok(file.metadata()?.is_file().then_some(file))
 }
 

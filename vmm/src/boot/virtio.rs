@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The virtio devices of a VM, in the order of their slots.
 
-use std::fs::File;
 use std::io::{self, PipeWriter};
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -153,10 +151,9 @@ impl Virtio {
 
     /// Standard output, and what is typed.
     fn terminal(&mut self) -> io::Result<Stream> {
-        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let (typed, writer) = io::pipe()?;
         self.typed = Some(writer);
-        Stream::new(output, u64::MAX, Some(typed))
+        Stream::new(stdio::output()?, u64::MAX, Some(typed))
     }
 
     fn add_balloon(&mut self, config: &BalloonConfig) {

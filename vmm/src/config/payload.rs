@@ -88,7 +88,7 @@ enum First {
 }
 
 impl PayloadOption {
-    /// Checks that the fields go together. `console` says whether the kernel's messages go to the serial port.
+    /// Checks that the fields go together. `console` says where the kernel's messages go.
     pub(super) fn parse(fields: &PayloadFields, console: Option<KernelConsole>) -> Result<Self, ConfigError> {
         let PayloadFields { firmware, kernel, initramfs, cmdline } = fields;
         let first = match (firmware, kernel) {

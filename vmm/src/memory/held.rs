@@ -39,10 +39,10 @@ impl HeldMemory {
         self.region().map_or(0, Region::there)
     }
 
-    /// Where the byte at `offset` is in this process, whether it is there or not.
+    /// Where its first byte is in this process, whether it is there or not.
     #[must_use]
-    pub fn address(&self, offset: u64) -> u64 {
-        self.region().map_or(0, |region| region.as_ptr() as u64).saturating_add(offset)
+    pub fn address(&self) -> u64 {
+        self.region().map_or(0, |region| region.as_ptr() as u64)
     }
 
     /// From now on the first `to` bytes are there, if not more are. What is new is zero, and takes host memory once it is touched.
