@@ -11,6 +11,7 @@ pub mod cli;
 pub mod complaints;
 pub mod config;
 pub mod cpu;
+pub mod descriptors;
 pub mod devices;
 pub mod ender;
 pub mod ending;

@@ -11,6 +11,7 @@ use flatboot::chain::chain;
 use flatboot::check;
 use flatboot::cli::{Cli, ExitStatus, NoVm, NotACommand, OutsideArgs, RunArgs, Verb, in_options, map, stdio};
 use flatboot::config::{ConfigError, VmConfig};
+use flatboot::descriptors;
 use flatboot::inherited;
 use flatboot::keeper::{self, Kept};
 use flatboot::observe::log;
@@ -20,6 +21,7 @@ use flatboot::sandbox::Seccomp;
 fn main() -> ExitCode {
     let zero = Instant::now();
     inherited::remember();
+    descriptors::make_room();
     let cli = match Cli::from_arguments(env::args_os()) {
         Ok(cli) => cli,
         Err(NotACommand::Answer(text)) => {
