@@ -31,7 +31,8 @@ use packet::{HEADER_SIZE, HOST_CID, Header};
 
 /// `VIRTIO_VSOCK_F_STREAM`.
 const FEATURE_STREAM: u64 = 1;
-const QUEUE_SIZE: u16 = 256;
+/// As vhost-vsock has it under QEMU. Linux fills the queue with buffers of 4 KiB at once, most of which are never used.
+const QUEUE_SIZE: u16 = 128;
 const EVENT_QUEUE_SIZE: u16 = 8;
 /// The queue of packets for the guest,
 const RECEIVE: usize = 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Headers of packets (virtio 1.2, section 5.10.6), little-endian.
+//!
+//! rust-vmm's `virtio-vsock` (0.12) has such headers, and nothing of connections. It is not used because it takes a packet only
+//! from one descriptor or two, where a driver may cut it as it likes (section 2.7.4), and Linux does for `MSG_ZEROCOPY`.
 
 /// `struct virtio_vsock_hdr`.
 pub(super) const HEADER_SIZE: usize = 44;
