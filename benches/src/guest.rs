@@ -52,6 +52,8 @@ pub struct Guest {
     pub served: bool,
     /// A tap that the host has before it starts, as hosts of a cloud do, whether it uses it or not.
     pub tap: Option<&'static str>,
+    /// Whether such a VM has been started on the host before it, as on hosts of a cloud.
+    pub rehearsed: bool,
 }
 
 /// How a guest ended and what it said.
@@ -104,6 +106,7 @@ impl Guest {
             limit: Duration::from_secs(240),
             served: false,
             tap: None,
+            rehearsed: false,
         }
     }
 
@@ -163,6 +166,13 @@ impl Guest {
     #[must_use]
     pub fn with_tap(mut self, name: &'static str) -> Self {
         self.tap = Some(name);
+        self
+    }
+
+    /// The same on a host that has started such a VM before.
+    #[must_use]
+    pub fn rehearsed(mut self) -> Self {
+        self.rehearsed = true;
         self
     }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::footprint;
+use super::rehearsal;
 use super::samples::{Sample, Samples};
 use super::stop::Stop;
 use crate::backend::{Backend, Kvm, Session};
@@ -149,6 +150,9 @@ impl Bench {
         let timeline = self.scratch.join("timeline.json");
         let mut host = self.host()?;
         self.script(&mut host, PREPARE, variant)?;
+        if variant.guest.rehearsed {
+            self.rehearse(&mut host, variant)?;
+        }
         let ended = variant.guest.clone().timeline(&timeline).run(&mut host, &self.flatboot)?;
         self.script(&mut host, TIDY, variant)?;
         let passed = ended.passed();
@@ -161,6 +165,15 @@ impl Bench {
                 bail!("{name}: the guest failed with exit code {code}: {}", ended.complaint().unwrap_or_default())
             }
         }
+    }
+
+    fn rehearse(&self, host: &mut Session, variant: &Variant) -> Result<()> {
+        let kernel = self.scratch.join("rehearsal");
+        fs::write(&kernel, rehearsal::kernel()).with_context(|| format!("{}: cannot be written", kernel.display()))?;
+        let outcome = rehearsal::of(&variant.guest, &kernel).run(host, &self.flatboot)?.outcome;
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        ensure!(outcome.code == 0, "{}: its rehearsal failed with exit code {}: {said}", variant.name, outcome.code);
+        Ok(())
     }
 
     /// Does what is around a sample of `variant`.

@@ -12,6 +12,7 @@ pub mod footprint;
 mod outcome;
 mod promise;
 mod promises;
+mod rehearsal;
 mod run;
 mod samples;
 mod script;

@@ -158,7 +158,7 @@ pub const PROMISES: &[Promise] = &[
     Promise {
         name: "devices-boot",
         section: Section::Speed,
-        statement: "time to init with a network interface, vsock, a balloon and two disks is {bound} times that with one disk",
+        statement: "time to init with a network interface, vsock, a balloon and two disks is {bound} times that with one disk, on hosts that have started such a VM before",
         proof: Proof::Speed(Claim {
             step: (EXEC, "init-exec"),
             source: Boots(speed::devices),

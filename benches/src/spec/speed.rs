@@ -157,9 +157,10 @@ pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
 }
 
 /// What a VM is commonly given, and the least that one is. The host has the tap before either starts: to make one is no VMM's work.
+/// And it has started such a VM before: else much of the difference is code of devices that the emulated host has never run.
 pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     const TAP: &str = "flatboot-spec";
-    let guest = bench.guest("guest")?.with_tap(TAP);
+    let guest = bench.guest("guest")?.with_tap(TAP).rehearsed();
     let disk = |name| bench.disk(name).map(|path| ["--disk".to_owned(), format!("path={}", path.display())]);
     let one = guest.options(disk("one.disk")?);
     let vsock = format!("cid=3,socket={}", bench.socket("flatboot.vsock").display());
