@@ -159,7 +159,7 @@ fn summary(pairs: &[Pair<'_>]) -> String {
         parts.push(format!("{} with fewer than {LEAST_SAMPLES} samples", of(Verdict::TooFew)));
     }
     format!(
-        "{}. B / A: ratio of the median times to init. Interval: bootstrap of {RESAMPLES} resamples; of 20 variants \
+        "{}. B / A: ratio of the median times. Interval: bootstrap of {RESAMPLES} resamples; of 20 variants \
          without any difference about 1 shows one by chance.",
         parts.join(", ")
     )

@@ -16,6 +16,9 @@ use crate::guest::Guest;
 
 /// `mov al, 0xfe; out 0x64, al; hlt`: the keyboard controller resets the machine.
 const CODE: [u8; 5] = [0xb0, 0xfe, 0xe6, 0x64, 0xf4];
+/// Sizes of the two headers before it, which the file says again (ELF-64 object file format, 1.5, sections 3 and 8).
+const HEADER_SIZE: u16 = 64;
+const SEGMENT_SIZE: u16 = 56;
 /// GPA of its first byte.
 const ENTRY: u64 = 0x0100_0000;
 /// The same in the upper half of the addresses, which a Linux is linked to.
@@ -29,7 +32,6 @@ pub(super) fn of(guest: &Guest, kernel: &Path) -> Guest {
 /// An ELF program of one segment, which has [`CODE`].
 pub(super) fn kernel() -> Vec<u8> {
     let (half, word, long) = (|n| U16::new(Endian, n), |n| U32::new(Endian, n), |n| U64::new(Endian, n));
-    let sizes = (size_of::<FileHeader64<Endian>>() as u16, size_of::<ProgramHeader64<Endian>>() as u16);
     let header = FileHeader64::<Endian> {
         e_ident: Ident {
             magic: ELFMAG,
@@ -44,11 +46,11 @@ pub(super) fn kernel() -> Vec<u8> {
         e_machine: half(EM_X86_64),
         e_version: word(EV_CURRENT.into()),
         e_entry: long(ENTRY),
-        e_phoff: long(sizes.0.into()),
+        e_phoff: long(HEADER_SIZE.into()),
         e_shoff: long(0),
         e_flags: word(0),
-        e_ehsize: half(sizes.0),
-        e_phentsize: half(sizes.1),
+        e_ehsize: half(HEADER_SIZE),
+        e_phentsize: half(SEGMENT_SIZE),
         e_phnum: half(1),
         e_shentsize: half(0),
         e_shnum: half(0),
@@ -57,7 +59,7 @@ pub(super) fn kernel() -> Vec<u8> {
     let segment = ProgramHeader64::<Endian> {
         p_type: word(PT_LOAD),
         p_flags: word(5),
-        p_offset: long((sizes.0 + sizes.1).into()),
+        p_offset: long((HEADER_SIZE + SEGMENT_SIZE).into()),
         p_vaddr: long(ADDRESS),
         p_paddr: long(ENTRY),
         p_filesz: long(CODE.len() as u64),
