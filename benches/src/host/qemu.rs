@@ -23,6 +23,13 @@ pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 /// work!") where this machine has so much else to do that they do not come.
 const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check kvm.tsc_tolerance_ppm=20000";
 
+/// What the processors have, and have not.
+///
+/// `-erms`: with "enhanced `rep movsb` and `rep stosb`" kernels clear and copy byte by byte, which is what hardware does best. QEMU
+/// does byte after byte, and for each looks for translated code in a page that has any, as what a guest leaves has. Without it they
+/// do it by 8 bytes: a boot behind others takes 3.2 s instead of 5.0 (means of 24), each page of 4 GiB is written in 35 s instead of 71.
+const FEATURES: &str = "+svm,-erms";
+
 /// The address that QEMU's own network expects its guest to have, and the gateway, which is this machine.
 const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off";
 
@@ -52,7 +59,8 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     let mut args = Arguments::default();
     args.text("-nodefaults -no-user-config -display none -no-reboot");
     // Multi-threaded translation: virtual processors that really run in parallel.
-    args.text(&format!("-M q35,memory-backend=ram -accel tcg,thread=multi -cpu {},+svm", options.cpu));
+    args.text("-M q35,memory-backend=ram -accel tcg,thread=multi");
+    args.text(&format!("-cpu {},{FEATURES}", options.cpu));
     // CPU 0 is the host's own: host-init keeps programs, and so the vCPUs of their guests, off it.
     args.text(&format!("-smp {} -m {}", options.cpus + 1, options.memory));
     // Without reserve=off a machine with less memory than the host's size could refuse the mapping.
