@@ -143,7 +143,6 @@ static void check_zones(struct memmap_plan *plan)
 		struct zone *zone = &NODE_DATA(plan->nid)->node_zones[zid];
 
 		CHECK(zone_deferred_pages(zone) == pages[zid]);
-		CHECK(!!test_bit(ZONE_DEFERRED, &zone->flags) == !!pages[zid]);
 		CHECK(zone_page_state(zone, NR_FREE_PAGES) == pages[zid]);
 		CHECK(atomic_long_read(&zone->managed_pages) == (long)pages[zid]);
 		for (nr = 0; nr < plan->nr_sections; nr++) {

@@ -139,10 +139,6 @@ typedef struct { long long v; } atomic64_t;
 #define atomic_long_add(x, a)		((void)__atomic_fetch_add(&(a)->v, x, __ATOMIC_RELAXED))
 #define atomic_long_sub(x, a)		((void)__atomic_fetch_sub(&(a)->v, x, __ATOMIC_RELAXED))
 #define atomic64_add(x, a)		((void)__atomic_fetch_add(&(a)->v, x, __ATOMIC_RELAXED))
-#define atomic_long_add_return(x, a)	__atomic_add_fetch(&(a)->v, x, __ATOMIC_RELAXED)
-#define set_bit(n, p)			((void)__atomic_fetch_or(p, 1UL << (n), __ATOMIC_RELAXED))
-#define clear_bit(n, p)			((void)__atomic_fetch_and(p, ~(1UL << (n)), __ATOMIC_RELAXED))
-#define test_bit(n, p)			(__atomic_load_n(p, __ATOMIC_RELAXED) >> (n) & 1)
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, val)		__atomic_store_n(&(x), val, __ATOMIC_RELAXED)
 #define smp_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
@@ -161,14 +157,12 @@ struct cpumask { int v; };
 enum zone_type { ZONE_DMA, ZONE_DMA32, ZONE_NORMAL, ZONE_MOVABLE, MAX_NR_ZONES };
 
 enum zone_stat_item { NR_FREE_PAGES, NR_VM_ZONE_STAT_ITEMS };
-enum zone_flags { ZONE_DEFERRED };
 
 struct zone {
 	int nid, idx;
 	unsigned long zone_start_pfn, end_pfn;
 	atomic_long_t managed_pages;
 	atomic_long_t vm_stat[NR_VM_ZONE_STAT_ITEMS];
-	unsigned long flags;
 };
 
 #define zone_page_state(zone, item)		((unsigned long)atomic_long_read(&(zone)->vm_stat[item]))
