@@ -16,13 +16,20 @@ fn own_directory() -> Result<PathBuf> {
     Ok(directory.to_path_buf())
 }
 
+/// Where what belongs to this program is, best first. What VMs run and are run by is the release build, where there is one, for a
+/// debug build's tests, too: its code is emulated.
+fn beside(own: &Path) -> impl Iterator<Item = PathBuf> {
+    let released = own.ends_with("debug").then(|| own.with_file_name("release"));
+    released.into_iter().chain([own.to_path_buf()])
+}
+
 /// The path of one of this package's own binaries, which cargo puts beside each other; an installed one has those that nobody
 /// calls by name in a folder of their own.
 pub fn own_binary(name: &'static str) -> Result<PathBuf> {
-    let beside = own_directory()?;
-    let paths = [beside.join(name), beside.join("../lib/flatboot").join(name)];
-    paths.into_iter().find(|path| path.is_file()).with_context(|| {
-        format!("{name}: not found beside {}; `cargo build -p flatboot-bench` builds it", beside.display())
+    let own = own_directory()?;
+    let mut paths = beside(&own).chain([own.join("../lib/flatboot")]).map(|directory| directory.join(name));
+    paths.find(|path| path.is_file()).with_context(|| {
+        format!("{name}: not found beside {}; `cargo build -p flatboot-bench` builds it", own.display())
     })
 }
 
@@ -33,12 +40,13 @@ pub fn flatboot(given: Option<&Path>) -> Option<PathBuf> {
     if named.is_some() {
         return named;
     }
-    let beside = own_directory().ok().map(|directory| directory.join("flatboot"));
+    let own = own_directory().ok();
+    let beside = own.iter().flat_map(|own| beside(own)).map(|directory| directory.join("flatboot"));
     let tree = source_tree();
     let built = ["release", "debug"].into_iter().filter_map(|profile| {
         Some(tree.as_ref()?.join("target/x86_64-unknown-linux-gnu").join(profile).join("flatboot"))
     });
-    beside.into_iter().chain(built).find(|path| path.is_file())
+    beside.chain(built).find(|path| path.is_file())
 }
 
 /// The same; an error says what to do without.

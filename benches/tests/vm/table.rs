@@ -155,7 +155,8 @@ fn asks_for_all(lab: &Lab) -> Result<(), Failed> {
         encode(&regions, arenas, &mut table)?;
         let file = lab.path("greedy.bin");
         fs::write(&file, table)?;
-        let guest = lab.guest().options(["--study".to_owned(), format!("handoff_file={}", file.display())]);
+        let guest = lab.guest().memory("size=1G,thp=all");
+        let guest = guest.options(["--study".to_owned(), format!("handoff_file={}", file.display())]);
         let ended =
             lab.passes(&guest.checks("dmesg=bytes of the arenas are more than they may have,meminfo,alloc,calm"))?;
         let total = ended.report("meminfo").and_then(|meminfo| meminfo["total_kib"].as_u64()).unwrap_or_default();
