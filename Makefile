@@ -93,9 +93,9 @@ vm: build ## the same tests that users' VMs would fail: boots, endings, bad inpu
 	@benches/packages.sh kernel rootfs firmware esp net
 ifeq ($(KERNEL),cloud)
 	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: memmap::; do \
-		cargo test --quiet --release -p flatboot-bench --test vm -- $$tests; done'
+		cargo test --quiet -p flatboot-bench --test vm -- $$tests; done'
 else
-	cargo test --quiet --release --workspace --test host --test vm
+	cargo test --quiet --workspace --test host --test vm
 endif
 
 build: toolchain ## flatboot and flatboot-bench
