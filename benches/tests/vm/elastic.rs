@@ -37,10 +37,10 @@ pub(crate) fn trials() -> [Trial; 7] {
     })
 }
 
-/// Words for these scripts: a VM of 1 GiB that can have 5 GiB, how often a check has been reported, a size in MiB, flatboot's memory in
+/// Words for these scripts: a VM of 1 GiB that can have 5 GiB, in huge pages if a third word says so, how often a check has been reported, a size in MiB, flatboot's memory in
 /// KiB, and a longer wait.
 const ELASTIC: &str = r#"
-vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))/")"; }
+vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))${3:+, \"thp\": \"$3\"}/")"; }
 vm 1024 5120
 seen() { [ "$(grep -c "\"check\":\"$2\"" "$1")" -ge "$3" ]; }
 size() {
@@ -133,7 +133,7 @@ const STALL: Duration = Duration::from_secs(5);
 /// In every mode: a guest that has nothing left grows, goes on page by page, and then takes all that it has. Nothing is killed.
 fn short(lab: &Lab) -> Result<(), Failed> {
     let rest = r"
-put vm.boot; said short
+vm 1024 5120 all; put vm.boot; said short
 size 2048
 wait $pid; cat console
 ";
