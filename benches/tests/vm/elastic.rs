@@ -37,8 +37,8 @@ pub(crate) fn trials() -> [Trial; 7] {
     })
 }
 
-/// Words for these scripts: a VM of 1 GiB that can have 5 GiB, in huge pages if a third word says so, how often a check has been reported, a size in MiB, flatboot's memory in
-/// KiB, and a longer wait.
+/// Words for these scripts: a VM of 1 GiB that can have 5 GiB (in huge pages if a third word says so), how often a check has been
+/// reported, a size in MiB, flatboot's memory in KiB, and a longer wait.
 const ELASTIC: &str = r#"
 vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))${3:+, \"thp\": \"$3\"}/")"; }
 vm 1024 5120
