@@ -58,6 +58,9 @@
 //! | `echo` | a line comes from the console; `ready` asks for it | `line` |
 //! | `ledger=/dev/vda` | its ext4 takes record after record, each flushed; whoever listens is told of each: `written` | `records` |
 //! | `work=WORKLOAD` | the userland on a disk did that workload of benches/src/work.rs; no check comes after it | `name`, `rate` a second |
+//! | `readers=4@/dev/vda` | so many threads read an equal part of the disk each, from mark 0x71 on | `bytes`, `ns`, `kswapd_ms`; `stalls`: direct reclaims; pages `scanned_by_kswapd` and `_readers`, `freed_by_` them; `helped`: calls of kswapd's helpers |
+//! | `waits=10000` | for each two processors, two threads handed each other a byte so often, from mark 0x71 on | `pairs`, `ns` |
+//! | `programs=100` | so many programs were started and ended on each processor, from mark 0x71 on | `programs`, `ns`; `calls`, `flushes`: interrupts of other processors |
 //! | `loaded=NAME:NAME` | each of these modules is loaded | `modules`: all that are |
 //! | `text` | the address of the kernel's text can be read | `address` |
 //! | `uname` | the kernel says what it is | `release`, `version`, `cmdline` |
@@ -67,8 +70,8 @@ use serde_json::json;
 use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
-    kernel, ledger, memmap, memory, modules, net, nodes, pinned, processors, pulse, report, showmem, sockets, steady,
-    storm, tables, vsock, walk, work,
+    kernel, ledger, memmap, memory, modules, net, nodes, pinned, processors, pulse, readers, report, showmem, sockets,
+    steady, storm, tables, vsock, waits, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -143,6 +146,9 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "mounts" => tables::mounts(),
         "echo" => devices::echo(),
         "ledger" => ledger::ledger(needed("DEVICE")?),
+        "readers" => readers::readers(needed("N@DEVICE")?),
+        "waits" => waits::turns(needed("TIMES")?),
+        "programs" => waits::programs(needed("TIMES")?),
         "work" => work::work(needed("WORKLOAD")?),
         _ => Err(format!("{name}: no such check")),
     }

@@ -6,6 +6,14 @@ use std::io::{Result, Seek, SeekFrom, Write};
 
 use flatboot_handoff::marks;
 
+/// Of user space's range: what a check times begins.
+const BEGIN: u8 = 0x71;
+
+/// Says that what a check times begins.
+pub(crate) fn begin() -> std::result::Result<(), String> {
+    mark(BEGIN).map_err(|error| format!("/dev/port: {error}"))
+}
+
 /// Writes one mark.
 pub(crate) fn mark(code: u8) -> Result<()> {
     let mut port = File::options().write(true).open("/dev/port")?;

@@ -6,11 +6,10 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 use std::{fs, thread};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Map, Value, json};
 
 use crate::outcome::Outcome;
-use crate::rtnetlink;
+use crate::{processors, rtnetlink};
 
 pub(crate) const INTERFACE: &str = "eth0";
 /// What one connection carries each way, in bytes.
@@ -105,25 +104,19 @@ fn there_and_back(socket: &UdpSocket, length: usize) -> Result<(), String> {
 /// `peer:port`: on each processor in turn, and so by each queue that is used, [`TURNS`] datagrams, none before the last one is back.
 pub(crate) fn turns(argument: &str) -> Outcome {
     let peer: SocketAddr = argument.parse().map_err(|_| format!("turns={argument}: must be PEER:PORT"))?;
-    let processors = thread::available_parallelism().map_err(|error| error.to_string())?.get();
-    for processor in 0..processors {
-        run_on(processor).map_err(|error| format!("processor {processor}: {error}"))?;
+    let count = processors::count()?;
+    for processor in 0..count {
+        processors::run_on(processor).map_err(|error| format!("processor {processor}: {error}"))?;
         let socket = datagram_socket(peer)?;
         (0..TURNS).try_for_each(|_| there_and_back(&socket, 1))?;
     }
-    Ok((true, json!({ "processors": processors, "turns": TURNS })))
-}
-
-fn run_on(processor: usize) -> io::Result<()> {
-    let mut own = CpuSet::new();
-    own.set(processor);
-    Ok(sched_setaffinity(None, &own)?)
+    Ok((true, json!({ "processors": count, "turns": TURNS })))
 }
 
 /// Sends and receives at once, on a processor of its own if there are so many; how many of the right bytes came back.
 fn connection(peer: SocketAddr, number: usize) -> Result<usize, String> {
     // Not on fewer processors.
-    let _ = run_on(number);
+    let _ = processors::run_on(number);
     let failed = |error: io::Error| format!("TCP: {error}");
     let stream = TcpStream::connect_timeout(&peer, PATIENCE).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel has made of CPUID: who is who, and who shares what with whom.
 
+use std::io;
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Map, Value, json};
 
 use crate::files;
@@ -28,6 +32,18 @@ pub(crate) fn processors() -> Outcome {
     let flags = words(&text, "flags");
     let agree = |processor: &Map<String, Value>| processor.get("apic_id") == processor.get("apic_id_of_cpuid");
     Ok((!processors.is_empty() && processors.iter().all(agree), json!({ "processors": processors, "flags": flags })))
+}
+
+/// How many there are to run on.
+pub(crate) fn count() -> Result<usize, String> {
+    thread::available_parallelism().map(Into::into).map_err(|error| format!("processors: {error}"))
+}
+
+/// From now on this thread runs on that one.
+pub(crate) fn run_on(processor: usize) -> io::Result<()> {
+    let mut own = CpuSet::new();
+    own.set(processor);
+    Ok(sched_setaffinity(None, &own)?)
 }
 
 /// The numbers of a processor; one that is not said is missing.
