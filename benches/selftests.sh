@@ -7,19 +7,20 @@ cd "$(dirname "$0")/.."
 bin=target/x86_64-unknown-linux-gnu/release
 keep=target/selftests
 started=$SECONDS
-kernel=debug memory=3G tests='' cmdline='' seconds='' modes=()
+kernel=debug memory=3G cpus=2 tests='' cmdline='' seconds='' modes=()
 list=guest-kernel/tests/selftests/list
 
 usage() {
 	cat <<EOT
-Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--tests A,B] [--seconds N] [--cmdline TEXT] MODE...
+Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--cpus N] [--tests A,B] [--seconds N] [--cmdline TEXT] MODE...
 
   MODE             a value of memmap_init=; the first one is what the others are compared with
   --kernel NAME    what guest-kernel/build.sh calls the kernel (default: $kernel); FLATBOOT_GUEST_KERNEL=DIR
                    takes the vmlinux in DIR instead
   --memory SIZE    of each VM (default: $memory, of which most is used; less makes mremap fail)
+  --cpus N         of each VM (default: $cpus)
   --tests A,B      only these of guest-kernel/tests/selftests/list
-  --seconds N      how long a test runs that takes as long as it is told: stress
+  --seconds N      how long a test runs that takes as long as it is told: stress, borrow-long
   --cmdline TEXT   more for the kernel command line
 
 Each test has a VM of its own, so most memory may still have to be set up when it begins, and none meets what another
@@ -39,7 +40,7 @@ parse() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		-h | --help) usage && exit 0 ;;
-		--kernel | --memory | --tests | --seconds | --cmdline)
+		--kernel | --memory | --cpus | --tests | --seconds | --cmdline)
 			[ $# -ge 2 ] || die "$1: a value is missing"
 			printf -v "${1#--}" '%s' "$2"
 			shift 2
@@ -49,6 +50,7 @@ parse() {
 		esac
 	done
 	[[ $seconds =~ ^([1-9][0-9]{0,4})?$ ]] || die "--seconds $seconds: must be a number of seconds, from 1 to 99999"
+	[[ $cpus =~ ^[1-9][0-9]{0,2}$ ]] || die "--cpus $cpus: must be a number of vCPUs, from 1 to 999"
 	[ ${#modes[@]} -gt 0 ] || die "no MODE: give one or more of memmap_init='s values, such as serial parallel"
 }
 
@@ -60,7 +62,7 @@ run_test() {
 	local mode=$1 test=$2 console=$3 initramfs=$selftests/selftests.cpio words
 	[ "$test" != stress ] || initramfs=$selftests/with-stress.cpio
 	words="quiet debugfs=on memmap_init=$mode selftests=$test${seconds:+ seconds=$seconds}$(words_of "$test")"
-	"$bin/flatboot-bench" exec --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus boot=2 \
+	"$bin/flatboot-bench" exec --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus "boot=$cpus" \
 		--memory "size=$memory" --kernel "$vmlinux" --initramfs "$initramfs" \
 		--cmdline "$words${cmdline:+ $cmdline}" >"$console" 2>"$console.stderr" </dev/null || true
 	grep -q '"check":"done"' "$console"
@@ -87,7 +89,7 @@ choose() {
 	[ -n "$tests" ] || return 0
 	for name in ${tests//,/ }; do
 		grep -q "^$name " "$list" || die "--tests $name: none of $(awk '!/^#/ && NF { printf "%s ", $1 }' "$list")"
-		[ "$name" != stress ] || [ -n "$seconds" ] || die "--tests $name: --seconds N has to say for how long"
+		[[ $name != stress && $name != *-long ]] || [ -n "$seconds" ] || die "--tests $name: --seconds N has to say for how long"
 	done
 	IFS=, read -ra names <<<"$tests"
 }
