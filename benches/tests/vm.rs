@@ -2,6 +2,7 @@
 //! Guests under flatboot: on this machine's KVM, or in one emulated KVM host for all of them.
 
 mod vm {
+    pub(crate) mod after_boot;
     pub(crate) mod api;
     pub(crate) mod balloon;
     pub(crate) mod boots;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         vm::tables::TESTS,
         vm::numa::TESTS,
         vm::power::TESTS,
+        vm::after_boot::TESTS,
         vm::cloud::tests(),
     ]
     .concat();
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
     trials.extend(vm::memmap::trials());
     trials.push(vm::jail::landlock());
     trials.extend(vm::balloon::trials());
+    trials.extend(vm::after_boot::trials());
     trials.extend(vm::elastic::trials());
     trials.extend(vm::clone::trials());
     trials.push(vm::snapshot::another_processor());

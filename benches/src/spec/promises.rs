@@ -19,6 +19,9 @@ const DEFERRED: (&str, &str) = ("deferred-begin", "deferred-end");
 /// From the VMM's exec until init has done what it was asked for.
 const UNTIL_READY: (&str, &str) = (EXEC, "user-ready");
 
+/// What a check of the guest's init says of itself.
+const WHAT_IS_TIMED: (&str, &str) = ("code 0x71", "user-ready");
+
 /// All promises, in the order of docs/SPECIFICATION.md.
 pub const PROMISES: &[Promise] = &[
     flat(
@@ -211,6 +214,12 @@ pub const PROMISES: &[Promise] = &[
             also: speed::nothing,
         }),
     },
+    waits(
+        "waits",
+        "threads on 2 vCPUs that wait for each other take {bound} times as long as on stock 6.12",
+        speed::waits,
+    ),
+    waits("waits-16", "the same on 16 vCPUs: {bound} times", speed::waits_of_16),
     changed(
         "grow",
         "a VM of 1 GiB grows to 256 GiB, from the request to the guest's MemTotal, in {bound} times the time to 2 GiB (`ondemand`)",
@@ -334,6 +343,18 @@ pub const PROMISES: &[Promise] = &[
         statement: "the page allocator's fast paths are the same machine code with the series as without it, its static branches apart",
         proof: Proof::Script("guest-kernel/check-fast-path.sh"),
     },
+    Promise {
+        name: "switch-path",
+        section: Section::Behaviour,
+        statement: "switching between tasks changes no counter of those who use an address space, as it does without the series",
+        proof: Proof::Script("guest-kernel/check-switch-path.sh"),
+    },
+    tests(
+        "after-boot",
+        Section::Behaviour,
+        "readers of four times the memory: where they free a tenth of it themselves, four kswapd threads leave at most 0.5 times the direct reclaims and reading takes no longer, and with as many as are of use, the default, it nowhere takes more than 1.03 times as long; page tables that CPUs have borrowed without counting are left in time",
+        &["--release", "--test", "vm", "after_boot::"],
+    ),
     tests(
         "memmap",
         Section::Behaviour,
@@ -496,6 +517,25 @@ const fn first_use(
         bound: Bound::AtMost(1.1),
         rounds: 1,
         cpus: 2,
+        also: speed::nothing,
+    };
+    Promise { name, section: Section::Speed, statement, proof: Proof::Speed(claim) }
+}
+
+/// Something that the guest's init does, against stock 6.12.
+const fn waits(
+    name: &'static str,
+    statement: &'static str,
+    variants: fn(&Bench) -> Result<Vec<Variant>, BenchError>,
+) -> Promise {
+    let claim = Claim {
+        step: WHAT_IS_TIMED,
+        source: Boots(variants),
+        above: "series",
+        below: "stock",
+        bound: Bound::AtMost(1.03),
+        rounds: ROUNDS_OF_CLOSE_BOUNDS,
+        cpus: 1,
         also: speed::nothing,
     };
     Promise { name, section: Section::Speed, statement, proof: Proof::Speed(claim) }

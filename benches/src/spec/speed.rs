@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use crate::guest::Guest;
 
+/// How often threads of all processors together wait for each other.
+const WAITS: u32 = 40_000;
+
 /// A ratio: the median of those within each round.
 #[derive(Debug)]
 pub struct Claim {
@@ -187,6 +190,27 @@ pub(super) fn nodes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     Ok(vec![
         Variant { name: "two nodes", guest: guest.clone().options(two) },
         Variant { name: "one node", guest: guest.options(one) },
+    ])
+}
+
+/// Two threads that wait for each other, on two processors that are awake when they have nothing to do: to have them woken takes the
+/// host a hundred times as long as it takes the guest to switch.
+pub(super) fn waits(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    waiting(bench, 2, "idle=poll")
+}
+
+/// Eight such pairs on sixteen, which are too many to be awake.
+pub(super) fn waits_of_16(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+    waiting(bench, 16, "")
+}
+
+/// With the series, and as 6.12 has it.
+fn waiting(bench: &Bench, cpus: u16, cmdline: &str) -> Result<Vec<Variant>, BenchError> {
+    let times = WAITS / u32::from(cpus);
+    let waits = |guest: Guest| guest.cpus(cpus).checks(&format!("waits={times}")).cmdline(cmdline);
+    Ok(vec![
+        Variant { name: "series", guest: waits(bench.guest("guest")?) },
+        Variant { name: "stock", guest: waits(bench.guest("stock")?) },
     ])
 }
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What follows a boot: memory that is used up faster than it is reclaimed, processors that wait, programs that come and go.
+
+use std::env;
+use std::time::Duration;
+
+use flatboot_bench::guest::Guest;
+use flatboot_bench::stats;
+use libtest_mimic::{Completion, Failed, Trial};
+use serde_json::Value;
+
+use super::lab::{Lab, require};
+use crate::Body;
+
+pub(crate) const TESTS: &[(&str, Body)] =
+    &[("after_boot::kswapd_has_helpers", helped), ("after_boot::page_tables_are_borrowed_and_left", borrowed)];
+
+/// On the host. Of holes, so that it takes nothing to read it.
+const DISK: &str = "/dev/shm/flatboot-readers";
+/// The disk is so many times as large as the guest's memory.
+const TIMES: u64 = 4;
+/// Between two marks lies as much of the memory as on a machine of a thousand times its size.
+const MARKS: &str = "set=watermark_scale_factor:100";
+
+/// How many read at once.
+const RUNGS: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// Values of `vm.kswapd_threads`: 0 is the default.
+const THREADS: [u64; 3] = [1, 4, 0];
+/// One thread is not enough where readers free so much of what is freed.
+const SATURATED: f64 = 0.1;
+/// Where it is not, four have so many of the direct reclaims, and reading takes so much of the time.
+const STALLS: f64 = 0.5;
+const TIME: f64 = 1.0;
+/// By default reading takes nowhere more.
+const TIME_BY_DEFAULT: f64 = 1.0 / 0.97;
+
+pub(crate) fn trials() -> [Trial; 1] {
+    [Trial::ignorable_test("after_boot::kswapd_keeps_up_with_readers", || {
+        let Ok(rounds) = env::var("FLATBOOT_TIMES") else {
+            return Ok(Completion::ignored_with("FLATBOOT_TIMES says how many rounds, of three minutes each"));
+        };
+        ladder(Lab::get()?, rounds.parse()?).map(|()| Completion::Completed)
+    })]
+}
+
+/// What readers say, one after another, of a guest of so many MiB that reads a disk of [`TIMES`] as many.
+fn read(lab: &Lab, mib: u64, settings: &[(u64, u64)]) -> Result<Vec<Value>, Failed> {
+    let readings: Vec<_> = settings
+        .iter()
+        .map(|(readers, threads)| format!("set=kswapd_threads:{threads},readers={readers}@/dev/vda"))
+        .collect();
+    let made = lab.shell(&format!("truncate -s {}M {DISK}", mib * TIMES))?;
+    require(made.code == 0, || String::from_utf8_lossy(&made.stderr).into_owned())?;
+    let checks = format!("{MARKS},{},calm", readings.join(","));
+    let mut guest: Guest = lab.guest().memory(&format!("size={mib}M,thp=all")).checks(&checks);
+    guest.limit = Duration::from_secs(1200);
+    let ended = lab.passes(&guest.options(["--disk".to_owned(), format!("path={DISK},readonly=on")]));
+    lab.shell(&format!("rm {DISK}"))?;
+    let reports: Vec<_> = ended?.reports.into_iter().filter(|report| report["check"] == "readers").collect();
+    require(reports.len() == settings.len(), || format!("{} reports of {}", reports.len(), settings.len()))?;
+    require(reports.iter().all(|report| number(report, "bytes") >= (mib * TIMES) << 20), || format!("{reports:?}"))?;
+    Ok(reports)
+}
+
+fn number(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or(0)
+}
+
+/// One thread has no helpers, four have, and so may one that has as many as are of use.
+fn helped(lab: &Lab) -> Result<(), Failed> {
+    let reports = read(lab, 128, &THREADS.map(|threads| (16, threads)))?;
+    let [one, four, _] = &reports[..] else { return Err("there are three".into()) };
+    require(number(one, "helped") == 0 && number(one, "freed_by_kswapd") > 0, || format!("one thread: {one}"))?;
+    require(number(four, "helped") > 0, || format!("four threads: {four}"))?;
+    let stalls = [one, four].map(|report| number(report, "stalls"));
+    require(stalls[1] < stalls[0], || format!("direct reclaims: {stalls:?}"))
+}
+
+/// Each rung by each number of threads by turns, in guests of their own for each round.
+fn ladder(lab: &Lab, rounds: usize) -> Result<(), Failed> {
+    let settings: Vec<_> = RUNGS.iter().flat_map(|rung| THREADS.map(|threads| (*rung, threads))).collect();
+    // The first warms up.
+    let rounds: Vec<_> = (0..=rounds).map(|_| read(lab, 256, &settings)).collect::<Result<_, _>>()?;
+    let mut missed = Vec::new();
+    let mut saturated = 0;
+    for (rung, readers) in RUNGS.iter().enumerate() {
+        let of = |threads: usize, name: &str| -> Vec<u64> {
+            rounds[1..].iter().map(|round| number(&round[rung * THREADS.len() + threads], name)).collect()
+        };
+        let ratio = |name: &str, above: usize| stats::ratio_by_round(&of(above, name), &of(0, name));
+        let sum = |name: &str| of(0, name).iter().sum::<u64>();
+        let by_readers = share(sum("freed_by_readers"), sum("freed_by_kswapd"));
+        let [stalls, time, by_default] = [ratio("stalls", 1), ratio("ns", 1), ratio("ns", 2)];
+        println!(
+            "{readers} readers: {:.0} % freed by themselves; four threads: {stalls:.2?} of the direct reclaims, {time:.3?} of the time; \
+             by default {by_default:.3?} of the time",
+            100.0 * by_readers
+        );
+        let holds = |ratio: Option<f64>, bound: f64| ratio.is_some_and(|ratio| ratio <= bound);
+        if by_readers >= SATURATED {
+            saturated += 1;
+            if !holds(stalls, STALLS) || !holds(time, TIME) {
+                missed.push(format!("{readers} readers, four threads"));
+            }
+        }
+        if !holds(by_default, TIME_BY_DEFAULT) {
+            missed.push(format!("{readers} readers, by default"));
+        }
+    }
+    for round in &rounds {
+        println!("{}", Value::from(round.clone()));
+    }
+    require(saturated > 0, || "one thread is enough everywhere: this shows nothing".to_owned())?;
+    require(missed.is_empty(), || missed.join("; "))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pages, far below 2^52")]
+fn share(one: u64, other: u64) -> f64 {
+    one as f64 / (one + other).max(1) as f64
+}
+
+/// Programs and threads that wait, on 16 processors, on a kernel that borrows page tables without counting.
+fn borrowed(lab: &Lab) -> Result<(), Failed> {
+    require(lab.kernel_has("CONFIG_MMU_LAZY_TLB_SHOOTDOWN")?, || "the kernel counts who borrows".to_owned())?;
+    lab.passes(&lab.guest().cpus(16).checks("programs=20,waits=500,programs=20,calm")).map(|_| ())
+}
