@@ -52,6 +52,8 @@ pub struct Guest {
     pub served: bool,
     /// A tap that the host has before it starts, as hosts of a cloud do, whether it uses it or not.
     pub tap: Option<&'static str>,
+    /// Disks that the host has before it starts, of its own and empty, whether it uses them or not.
+    pub disks: Vec<PathBuf>,
     /// Whether such a VM has been started on the host before it, as on hosts of a cloud.
     pub rehearsed: bool,
 }
@@ -106,6 +108,7 @@ impl Guest {
             limit: Duration::from_secs(240),
             served: false,
             tap: None,
+            disks: Vec::new(),
             rehearsed: false,
         }
     }
@@ -166,6 +169,13 @@ impl Guest {
     #[must_use]
     pub fn with_tap(mut self, name: &'static str) -> Self {
         self.tap = Some(name);
+        self
+    }
+
+    /// The same on a host that has those disks.
+    #[must_use]
+    pub fn with_disks(mut self, disks: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.disks.extend(disks);
         self
     }
 

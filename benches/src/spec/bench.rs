@@ -20,19 +20,25 @@ use crate::host::HostOptions;
 use crate::progress::Progress;
 use crate::{artifact, initramfs};
 
-/// What a host does before a sample: flatboot is in its page cache, as it is where another VM runs already, and there is the tap that
-/// is named, if one is. Arguments: flatboot, and that name or nothing.
+/// What a host does before a sample: flatboot is in its page cache, as it is where another VM runs already, and there are the disks
+/// and the tap that are named. Arguments: flatboot, the tap or nothing, disks.
 const PREPARE: &str = r#"
     set -e
     PATH=$PATH:/usr/sbin:/sbin
     cat "$1" >/dev/null
-    [ -n "$2" ] || exit 0
-    ip link delete "$2" 2>/dev/null || :
-    ip tuntap add dev "$2" mode tap vnet_hdr
-    ip link set "$2" up
+    tap=$2; shift 2
+    for disk; do rm -f -- "$disk"; truncate -s 64M -- "$disk"; done
+    [ -n "$tap" ] || exit 0
+    ip link delete "$tap" 2>/dev/null || :
+    ip tuntap add dev "$tap" mode tap vnet_hdr
+    ip link set "$tap" up
 "#;
 /// And behind it.
-const TIDY: &str = r#"[ -z "$2" ] || PATH=$PATH:/usr/sbin:/sbin ip link delete "$2""#;
+const TIDY: &str = r#"
+    tap=$2; shift 2
+    for disk; do rm -f -- "$disk"; done
+    [ -z "$tap" ] || PATH=$PATH:/usr/sbin:/sbin ip link delete "$tap"
+"#;
 
 /// A measurement did not come about.
 pub type BenchError = anyhow::Error;
@@ -96,21 +102,13 @@ impl Bench {
 
     /// Where a control socket and a file of events can be made.
     pub(super) fn control(&self) -> (PathBuf, PathBuf) {
-        (self.socket("flatboot.socket"), self.scratch.join("events"))
+        (self.own("flatboot.socket"), self.scratch.join("events"))
     }
 
-    /// Where a socket can be made: it needs a file system of the host's own.
-    pub(super) fn socket(&self, name: &str) -> PathBuf {
+    /// Where the host has a file system of its own: a socket needs one, and a disk of another would be timed with that.
+    pub(super) fn own(&self, name: &str) -> PathBuf {
         let sockets = if self.backend.kvm() == Kvm::Real { &self.scratch } else { Path::new("/run") };
         sockets.join(name)
-    }
-
-    /// An empty disk of 64 MiB, which takes no room.
-    pub(super) fn disk(&self, name: &str) -> Result<PathBuf> {
-        let path = self.scratch.join(name);
-        let made = fs::File::create(&path).and_then(|file| file.set_len(64 << 20));
-        made.with_context(|| format!("{}: cannot be written", path.display()))?;
-        Ok(path)
     }
 
     /// KiB of flatboot's own memory while `guest` runs ([`footprint`]).
@@ -179,7 +177,8 @@ impl Bench {
     /// Does what is around a sample of `variant`.
     fn script(&self, host: &mut Session, script: &str, variant: &Variant) -> Result<()> {
         let command = Command::new("/bin/sh").args(["-c", script, "sample"]).arg(&self.flatboot);
-        let outcome = host.run(&command.arg(variant.guest.tap.unwrap_or_default()))?;
+        let command = command.arg(variant.guest.tap.unwrap_or_default()).args(&variant.guest.disks);
+        let outcome = host.run(&command)?;
         let said = String::from_utf8_lossy(&outcome.stderr);
         ensure!(outcome.code == 0, "{}: the host is not ready for it: {}", variant.name, said.trim());
         Ok(())

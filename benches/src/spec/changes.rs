@@ -142,7 +142,7 @@ pub(super) fn freed(bench: &Bench, rounds: usize) -> Result<Changes> {
 /// QEMU with `guest`, which has 1 GiB, and 2 GiB of virtio-mem that it does not have yet.
 fn virtio_mem(bench: &Bench, guest: &Guest) -> Machine {
     const DEVICE: &str = "more";
-    let (socket, console) = (bench.socket("qemu.qmp"), bench.socket("qemu.console"));
+    let (socket, console) = (bench.own("qemu.qmp"), bench.own("qemu.console"));
     let fixed = format!(
         "-M {Q35} -object memory-backend-ram,id=ram,reserve=off,size=1G -m 1G,maxmem=4G \
          -object memory-backend-ram,id=extra,reserve=off,size=2G -device virtio-mem-pci,id={DEVICE},memdev=extra,requested-size=0 \
@@ -172,7 +172,7 @@ fn virtio_mem(bench: &Bench, guest: &Guest) -> Machine {
 
 /// flatboot with `guest`, which has 1 GiB and says `ready` when it may be changed.
 fn flatboot(bench: &Bench, guest: &Guest, ready: &str) -> Machine {
-    let (socket, console) = (bench.control().0, bench.socket("flatboot.console"));
+    let (socket, console) = (bench.control().0, bench.own("flatboot.console"));
     let guest = guest.clone().options([
         "--api-socket".to_owned(),
         format!("path={}", socket.display()),

@@ -163,13 +163,13 @@ pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
 /// And it has started such a VM before: else much of the difference is code of devices that the emulated host has never run.
 pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     const TAP: &str = "flatboot-spec";
-    let guest = bench.guest("guest")?.with_tap(TAP).rehearsed();
-    let disk = |name| bench.disk(name).map(|path| ["--disk".to_owned(), format!("path={}", path.display())]);
-    let one = guest.options(disk("one.disk")?);
-    let vsock = format!("cid=3,socket={}", bench.socket("flatboot.vsock").display());
+    let disks = ["one.disk", "two.disk"].map(|name| bench.own(name));
+    let [first, second] = disks.each_ref().map(|path| ["--disk".to_owned(), format!("path={}", path.display())]);
+    let one = bench.guest("guest")?.with_tap(TAP).with_disks(disks).rehearsed().options(first);
+    let vsock = format!("cid=3,socket={}", bench.own("flatboot.vsock").display());
     let net = format!("tap={TAP}");
     let more = ["--net", &net, "--vsock", &vsock, "--balloon", "size=0"];
-    let all = one.clone().options(disk("two.disk")?).options(more);
+    let all = one.clone().options(second).options(more);
     Ok(vec![Variant { name: "all devices", guest: all }, Variant { name: "one disk", guest: one }])
 }
 
