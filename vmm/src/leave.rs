@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a process that a signal ends while a VM is being started must not leave behind: sockets, which others would wait at.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::{fmt, mem};
 
 use crate::devices::bus::lock;
 
@@ -34,10 +34,17 @@ impl Leave {
         lock(&self.0)
     }
 
-    /// Removes all of them.
-    pub fn remove(&self) {
-        let things = lock(&self.0);
-        things.server.iter().chain(&things.vm).for_each(|remove| remove());
+    /// Removes all of them, and from now on none is made: for a process that is about to end.
+    pub fn close(&self) {
+        let things = self.making();
+        things.remove();
+        mem::forget(things);
+    }
+}
+
+impl Things {
+    fn remove(&self) {
+        self.server.iter().chain(&self.vm).for_each(|remove| remove());
     }
 }
 
@@ -50,7 +57,7 @@ mod tests {
     #[test]
     fn all_that_is_there_goes() {
         let leave = Leave::default();
-        leave.remove();
+        leave.making().remove();
         let gone = Arc::new(AtomicU32::new(0));
         let thing = |number: u32| -> Option<Remover> {
             let gone = Arc::clone(&gone);
@@ -61,10 +68,12 @@ mod tests {
         leave.making().server = thing(1);
         leave.making().vm.extend(thing(2));
         leave.making().vm.clear();
-        leave.clone().remove();
+        leave.clone().making().remove();
         assert_eq!(gone.swap(0, Ordering::Relaxed), 1, "that of a VM that runs is its own affair");
         leave.making().vm.extend([thing(2), thing(4)].into_iter().flatten());
-        leave.remove();
+        leave.making().remove();
         assert_eq!(gone.load(Ordering::Relaxed), 7);
+        leave.close();
+        assert!(leave.0.try_lock().is_err(), "nothing is made any more");
     }
 }

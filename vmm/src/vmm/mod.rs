@@ -175,7 +175,7 @@ impl Vmm {
     fn hear<G>(&mut self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> io::Result<()> {
         if !mem::replace(&mut self.listening, true) {
             let (caller, leave) = (self.caller(), self.leave());
-            let leave = move || leave.remove();
+            let leave = move || leave.close();
             signals::listen(move || caller.signal(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
         }
         Ok(())
