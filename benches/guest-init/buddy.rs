@@ -6,14 +6,31 @@ use serde_json::{Value, json};
 use crate::outcome::Outcome;
 use crate::{files, memory};
 
+/// Before it is given up that nothing changes.
+const LOOKS: usize = 100;
+/// Pages that a look itself may take or give back.
+const OWN: u64 = 64;
+
 /// Merges what is free as far as the kernel can, then shows it: free blocks of all zones by order, in `orders`; pages that processors keep for themselves, in `per_cpu_pages`.
 pub(crate) fn lists() -> Outcome {
     memory::drop_and_compact()?;
-    let orders = orders(&files::text("/proc/buddyinfo")?);
-    let per_cpu = per_cpu_pages(&files::text("/proc/zoneinfo")?);
+    let (orders, per_cpu) = at_rest()?;
     let pages: u64 = (0..).zip(&orders).map(|(order, blocks)| blocks << order).sum();
     let report = json!({ "orders": orders, "pages": pages, "per_cpu_pages": Value::from(per_cpu) });
     Ok((pages > 0, report))
+}
+
+/// Both at a time at which no processor gives back what it keeps: else its pages are in neither, or in both.
+fn at_rest() -> Result<(Vec<u64>, u64), String> {
+    let read = || files::text("/proc/zoneinfo").map(|text| per_cpu_pages(&text));
+    for _ in 0..LOOKS {
+        let before = read()?;
+        let orders = orders(&files::text("/proc/buddyinfo")?);
+        if read()?.abs_diff(before) <= OWN {
+            return Ok((orders, before));
+        }
+    }
+    Err(format!("what processors keep changes all the time: {LOOKS} looks"))
 }
 
 /// `Node 0, zone    DMA32      1      2 …`: summed over the lines.
