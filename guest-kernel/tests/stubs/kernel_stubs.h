@@ -163,10 +163,13 @@ struct zone {
 	unsigned long zone_start_pfn, end_pfn;
 	atomic_long_t managed_pages;
 	atomic_long_t vm_stat[NR_VM_ZONE_STAT_ITEMS];
+	atomic_long_t deferred_pages;
 };
 
 #define zone_page_state(zone, item)		((unsigned long)atomic_long_read(&(zone)->vm_stat[item]))
 #define zone_page_state_add(n, zone, item)	atomic_long_add(n, &(zone)->vm_stat[item])
+/* Of mm/internal.h. */
+#define zone_deferred_pages_add(zone, n)	atomic_long_add(n, &(zone)->deferred_pages)
 /* Of all zones: the test knows them. */
 unsigned long global_zone_page_state(enum zone_stat_item item);
 
