@@ -9,15 +9,16 @@ program=guest-kernel/build.sh
 
 usage() {
 	cat <<EOF
-Usage: guest-kernel/build.sh guest|base|stock|debug|kasan|rt|host
+Usage: guest-kernel/build.sh guest|base|stock|debug|kasan|rt|lockstat|host
 
-  guest   the whole series; base, debian and emulation configuration
-  base    the whole series; base and emulation configuration
-  stock   the boot marks only, configured as guest: what the series is compared with
-  debug   guest with every check of memory and locks, and what the mm selftests use
-  kasan   guest with KASAN, and what the mm selftests use
-  rt      guest with PREEMPT_RT, checks of locks, and what the mm selftests use
-  host    the kernel of the emulated KVM host (benches/host/host.config): only what is in host/, for QEMU's emulation
+  guest     the whole series; base, debian and emulation configuration
+  base      the whole series; base and emulation configuration
+  stock     the boot marks only, configured as guest: what the series is compared with
+  debug     guest with every check of memory and locks, and what the mm selftests use
+  kasan     guest with KASAN, and what the mm selftests use
+  rt        guest with PREEMPT_RT, checks of locks, and what the mm selftests use
+  lockstat  guest, which counts how often its locks are taken
+  host      the kernel of the emulated KVM host (benches/host/host.config): only what is in host/, for QEMU's emulation
 
 Progress goes to standard error. The last line of standard output is the directory
 that holds vmlinux, bzImage and config. Built once per content of all inputs.
@@ -49,9 +50,9 @@ build() {
 
 main() {
 	case ${1:-} in
-	guest | base | stock | debug | kasan | rt | host) name=$1 label="kernel $1" ;;
+	guest | base | stock | debug | kasan | rt | lockstat | host) name=$1 label="kernel $1" ;;
 	-h | --help) usage && exit 0 ;;
-	*) die "'${1:-}' is none of guest, base, stock, debug, kasan, rt, host (--help says more)" ;;
+	*) die "'${1:-}' is none of guest, base, stock, debug, kasan, rt, lockstat, host (--help says more)" ;;
 	esac
 	[ $# -eq 1 ] || die "takes one kernel name, got $#: $*"
 	begin kernel

@@ -18,13 +18,14 @@ describe() {
 	local after=("$here"/patches/{hash,elastic,run,fixes}/!(0000-*).patch)
 	patches=()
 	case $name in
-	guest | base | debug | kasan | rt)
+	guest | base | debug | kasan | rt | lockstat)
 		patches=("${boot[@]}" "${after[@]}")
 		fragments=("$config/base.config")
 		[ "$name" = base ] || fragments+=("$config/debian.config")
 		fragments+=("$config/marks.config" "$config/handoff.config")
 		case $name in
 		debug | kasan | rt) fragments+=("$config/selftests.config" "$config/$name.config") ;;
+		lockstat) fragments+=("$config/$name.config") ;;
 		esac
 		;;
 	stock)

@@ -16,7 +16,7 @@
 //! | `cpus=N` | N CPUs are online | `online`, `possible` |
 //! | `alloc` | every page that can be had was written, and read back with its own value | `pages`, `wrong` |
 //! | `settle` or `settle=SECONDS` | the kernel has nothing left to fill, and has said so by its mark; waits for it, 600 s unless told otherwise | `deferred_kib`, `nodes`: lines of `memmap_nodes` |
-//! | `take=N%` | N % of MemTotal was written to, a word a page, on all CPUs at once | `pages`, `threads`, `ns` |
+//! | `take=N%` | N % of MemTotal was written to, a word a page, on all CPUs at once | `pages`, `threads`, `ns`; `zone_locked`: how often a zone's lock was taken, where the kernel counts that |
 //! | `hog=95%`, `hog=512M` | all CPUs took that much of what is available, found it zero, and read back what they wrote; meanwhile the kernel's counts made sense | `pages`, `not_zero`, `wrong`, `complaints`, `deferred_first_kib`, `deferred_last_kib`, `deferred_falls`, `reclaimed_early` |
 //! | `storm=80%` | the same amid connections, programs, drops of caches, compaction, walks and reads of /dev/vda, none of which failed | `pages`, `not_zero`, `wrong`, and how often each of these |
 //! | `walk` | all that shows every page can be read, and agrees with what is deferred | `complaints`, `frames`, `no_page`, `deferred_before_kib`, `deferred_after_kib` |
@@ -61,6 +61,7 @@
 //! | `readers=4@/dev/vda` | so many threads read an equal part of the disk each, from mark 0x71 on | `bytes`, `ns`, `kswapd_ms`; `stalls`: direct reclaims; pages `scanned_by_kswapd` and `_readers`, `freed_by_` them; `helped`: calls of kswapd's helpers |
 //! | `waits=10000` | for each two processors, two threads handed each other a byte so often, from mark 0x71 on | `pairs`, `ns` |
 //! | `programs=100` | so many programs were started and ended on each processor, from mark 0x71 on | `programs`, `ns`; `calls`, `flushes`: interrupts of other processors |
+//! | `kmalloc` | the kernel has measured kmalloc() | `sizes`: `size`; cycles to `alloc` one of many, to `free` one of many, for a `pair` of both |
 //! | `loaded=NAME:NAME` | each of these modules is loaded | `modules`: all that are |
 //! | `text` | the address of the kernel's text can be read | `address` |
 //! | `uname` | the kernel says what it is | `release`, `version`, `cmdline` |
@@ -70,8 +71,8 @@ use serde_json::json;
 use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
-    kernel, ledger, memmap, memory, modules, net, nodes, pinned, processors, pulse, readers, report, showmem, sockets,
-    steady, storm, tables, vsock, waits, walk, work,
+    kernel, kmalloc, ledger, memmap, memory, modules, net, nodes, pinned, processors, pulse, readers, report, showmem,
+    sockets, steady, storm, tables, vsock, waits, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -148,6 +149,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "ledger" => ledger::ledger(needed("DEVICE")?),
         "readers" => readers::readers(needed("N@DEVICE")?),
         "waits" => waits::turns(needed("TIMES")?),
+        "kmalloc" => kmalloc::kmalloc(),
         "programs" => waits::programs(needed("TIMES")?),
         "work" => work::work(needed("WORKLOAD")?),
         _ => Err(format!("{name}: no such check")),

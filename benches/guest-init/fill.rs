@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::files;
 use crate::kernel::DEBUGFS;
 use crate::memory::{PAGE, meminfo_kib};
 use crate::outcome::Outcome;
+use crate::{files, locks};
 
 /// How long `settle` waits unless told otherwise.
 const LIMIT_S: u64 = 600;
 /// How often it looks. The fill is timed by the kernel's marks, and each look takes a processor from it.
 const LOOK: Duration = Duration::from_millis(100);
+/// What page allocators on different processors meet at.
+const ZONE_LOCK: &str = "&zone->lock";
 /// How much later than the kernel's last count its mark may come.
 const MARK: Duration = Duration::from_millis(10);
 
@@ -65,6 +67,7 @@ pub(crate) fn take(share: &str) -> Outcome {
     let total = usize::try_from(total).map_err(|_| "more memory than addresses")?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let each = (total / 4 * percent / 100).div_ceil(threads);
+    let locked = locks::acquisitions(ZONE_LOCK);
     let since = Instant::now();
     let mut taken: Vec<Vec<u8>> = Vec::new();
     thread::scope(|scope| -> Result<(), String> {
@@ -76,9 +79,10 @@ pub(crate) fn take(share: &str) -> Outcome {
     })?;
     let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let pages = each * threads;
+    let locked = locks::acquisitions(ZONE_LOCK).zip(locked).map(|(after, before)| after - before);
     let resident = resident_pages()?;
     drop(taken);
-    let fields = json!({ "pages": pages, "threads": threads, "ns": ns });
+    let fields = json!({ "pages": pages, "threads": threads, "ns": ns, "zone_locked": locked });
     Ok((resident >= pages, fields))
 }
 

@@ -2,18 +2,22 @@
 //! What follows a boot: memory that is used up faster than it is reclaimed, processors that wait, programs that come and go.
 
 use std::env;
+use std::path::Path;
 use std::time::Duration;
 
 use flatboot_bench::guest::Guest;
-use flatboot_bench::stats;
+use flatboot_bench::{artifact, stats};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
 use super::lab::{Lab, require};
 use crate::Body;
 
-pub(crate) const TESTS: &[(&str, Body)] =
-    &[("after_boot::kswapd_has_helpers", helped), ("after_boot::page_tables_are_borrowed_and_left", borrowed)];
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("after_boot::kswapd_has_helpers", helped),
+    ("after_boot::page_tables_are_borrowed_and_left", borrowed),
+    ("after_boot::kmalloc_is_measured", measured),
+];
 
 /// On the host. Of holes, so that it takes nothing to read it.
 const DISK: &str = "/dev/shm/flatboot-readers";
@@ -34,13 +38,31 @@ const TIME: f64 = 1.0;
 /// By default reading takes nowhere more.
 const TIME_BY_DEFAULT: f64 = 1.0 / 0.97;
 
-pub(crate) fn trials() -> [Trial; 1] {
-    [Trial::ignorable_test("after_boot::kswapd_keeps_up_with_readers", || {
-        let Ok(rounds) = env::var("FLATBOOT_TIMES") else {
-            return Ok(Completion::ignored_with("FLATBOOT_TIMES says how many rounds, of three minutes each"));
-        };
-        ladder(Lab::get()?, rounds.parse()?).map(|()| Completion::Completed)
-    })]
+/// Pages that are set up at a time, a block: the zone's lock is taken at most once for each. Where blocks went through the zone's lists
+/// it was four times for base pages, and twice for huge ones.
+const BLOCK: u64 = 1024;
+
+/// What programs that come and go interrupt other processors for, of what they do on stock 6.12. Chance has its part in it.
+const INTERRUPTS: f64 = 1.03;
+
+pub(crate) fn trials() -> [Trial; 3] {
+    [
+        (
+            "after_boot::kswapd_keeps_up_with_readers",
+            ladder as fn(&Lab, usize) -> Result<(), Failed>,
+            "three minutes each",
+        ),
+        ("after_boot::new_memory_needs_no_zone_lock", unlocked, "two minutes each, on a kernel of their own"),
+        ("after_boot::a_programs_end_interrupts_nobody_more", exits, "half a minute each"),
+    ]
+    .map(|(name, body, each)| {
+        Trial::ignorable_test(name, move || {
+            let Ok(rounds) = env::var("FLATBOOT_TIMES") else {
+                return Ok(Completion::ignored_with(format!("FLATBOOT_TIMES says how many rounds, of {each}")));
+            };
+            body(Lab::get()?, rounds.parse()?).map(|()| Completion::Completed)
+        })
+    })
 }
 
 /// What readers say, one after another, of a guest of so many MiB that reads a disk of [`TIMES`] as many.
@@ -117,6 +139,64 @@ fn ladder(lab: &Lab, rounds: usize) -> Result<(), Failed> {
 #[expect(clippy::cast_precision_loss, reason = "pages, far below 2^52")]
 fn share(one: u64, other: u64) -> f64 {
     one as f64 / (one + other).max(1) as f64
+}
+
+/// 4 GiB are booted and taken at once, as base pages and as huge ones, while memory is deferred.
+fn unlocked(lab: &Lab, rounds: usize) -> Result<(), Failed> {
+    let kernel = artifact::kernel("lockstat")?.join("vmlinux");
+    let locked = |thp: &str| -> Result<(u64, u64), Failed> {
+        let checks = format!("meminfo,{thp}take=90%,calm");
+        let mut guest = lab.guest().memory("size=4G").cmdline("memmap_init=ondemand transparent_hugepage=madvise");
+        guest.kernel.clone_from(&kernel);
+        guest.limit = Duration::from_secs(900);
+        let ended = lab.passes(&guest.checks(&checks))?;
+        let (before, taken) = (ended.report("meminfo").ok_or("no report")?, ended.report("take").ok_or("no report")?);
+        require(number(before, "deferred_kib") > 3 << 20, || format!("not deferred: {before}"))?;
+        let locked = taken["zone_locked"].as_u64().ok_or("the kernel does not count its locks")?;
+        Ok((locked, number(taken, "pages") / BLOCK))
+    };
+    for (pages, thp) in [("base", ""), ("huge", "thp,")] {
+        let seen: Vec<_> = (0..rounds).map(|_| locked(thp)).collect::<Result<_, _>>()?;
+        println!("{pages} pages: how often the zone's lock was taken, and blocks: {seen:?}");
+        require(seen.iter().all(|(locked, blocks)| locked <= blocks), || format!("{pages} pages"))?;
+    }
+    Ok(())
+}
+
+/// 200 programs on each of 2 and of 16 processors, on the kernel and on stock 6.12 by turns.
+fn exits(lab: &Lab, rounds: usize) -> Result<(), Failed> {
+    let stock = artifact::kernel("stock")?.join("vmlinux");
+    let calls = |cpus: u16, kernel: &Path| -> Result<u64, Failed> {
+        let mut guest = lab.guest().cpus(cpus).checks("programs=20,programs=200,calm");
+        kernel.clone_into(&mut guest.kernel);
+        guest.limit = Duration::from_secs(600);
+        let reports = lab.passes(&guest)?.reports;
+        let last = reports.iter().rfind(|report| report["check"] == "programs").ok_or("no report")?;
+        Ok(number(last, "calls"))
+    };
+    let mut missed = Vec::new();
+    for cpus in [2, 16] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            ours.push(calls(cpus, &lab.guest().kernel)?);
+            theirs.push(calls(cpus, &stock)?);
+        }
+        let ratio = stats::ratio_by_round(&ours, &theirs);
+        println!("{cpus} processors: {ratio:.3?} of the interrupts: {ours:?}, {theirs:?}");
+        if ratio.is_none_or(|ratio| ratio > INTERRUPTS) {
+            missed.push(format!("{cpus} processors"));
+        }
+    }
+    require(missed.is_empty(), || missed.join(", "))
+}
+
+/// Twelve sizes, each of which takes time.
+fn measured(lab: &Lab) -> Result<(), Failed> {
+    let ended = lab.passes(&lab.guest().cmdline("debugfs=on").checks("kmalloc,calm"))?;
+    let report = ended.report("kmalloc").ok_or("no report")?;
+    let sizes = report["sizes"].as_array().ok_or("no sizes")?;
+    let takes_time = |of: &Value| ["alloc", "free", "pair"].iter().all(|name| number(of, name) > 0);
+    require(sizes.len() == 12 && sizes.iter().all(takes_time), || format!("{report}"))
 }
 
 /// Programs and threads that wait, on 16 processors, on a kernel that borrows page tables without counting.
