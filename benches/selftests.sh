@@ -20,14 +20,14 @@ Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--cpus N] [--tests 
   --memory SIZE    of each VM (default: $memory, of which most is used; less makes mremap fail)
   --cpus N         of each VM (default: $cpus)
   --tests A,B      only these of guest-kernel/tests/selftests/list
-  --seconds N      how long a test runs that takes as long as it is told: stress, borrow-long
+  --seconds N      how long a test runs that takes as long as it is told: stress, borrow-long; migrate-speed: at most
   --cmdline TEXT   more for the kernel command line
 
 Each test has a VM of its own, so most memory may still have to be set up when it begins, and none meets what another
 left behind. Prints a line for each test. Exit status 1 if, in another mode than the first, a test gives another result or
-passes fewer cases, or the kernel complained of something else; if it complained of anything and there is one mode only;
+passes fewer cases, or the kernel complained of something else; with one mode only, if a test fails or the kernel complained;
 if a mode is not in effect and the kernel did not say why, or nothing was deferred in it that should be; and if a VM did not
-end by itself. The consoles are kept in $keep.
+end by itself. 4 if every test was skipped. The consoles are kept in $keep.
 EOT
 }
 
@@ -89,7 +89,8 @@ choose() {
 	[ -n "$tests" ] || return 0
 	for name in ${tests//,/ }; do
 		grep -q "^$name " "$list" || die "--tests $name: none of $(awk '!/^#/ && NF { printf "%s ", $1 }' "$list")"
-		[[ $name != stress && $name != *-long ]] || [ -n "$seconds" ] || die "--tests $name: --seconds N has to say for how long"
+		[ -n "$seconds" ] || awk -v name="$name" '$1 == name && !$2 { exit 1 }' "$list" ||
+			die "--tests $name: --seconds N has to say for how long"
 	done
 	IFS=, read -ra names <<<"$tests"
 }

@@ -11,7 +11,7 @@ use crate::artifact;
 /// Lines of what it said that are repeated.
 const SHOWN: usize = 20;
 
-/// Runs `script` in the source tree. All it says goes to `log`.
+/// Runs `script`, which may have arguments, in the source tree. All it says goes to `log`.
 pub(super) fn run(script: &str, log: &Path) -> Outcome {
     match artifact::source_tree() {
         Some(tree) => run_in(&tree, script, log).unwrap_or_else(Outcome::not_run),
@@ -23,8 +23,9 @@ fn run_in(tree: &Path, script: &str, log: &Path) -> Result<Outcome, String> {
     let in_log = |error| format!("{}: {error}", log.display());
     let file = File::create(log).map_err(in_log)?;
     let also = file.try_clone().map_err(in_log)?;
-    let mut command = Command::new(tree.join(script));
-    command.current_dir(tree).stdin(Stdio::null()).stdout(file).stderr(also);
+    let mut words = script.split(' ');
+    let mut command = Command::new(tree.join(words.next().unwrap_or_default()));
+    command.args(words).current_dir(tree).stdin(Stdio::null()).stdout(file).stderr(also);
     let status = command.status().map_err(|error| format!("{script}: {error}"))?;
     let said = fs::read(log).map_err(in_log)?;
     Ok(judge(script, status.code(), &String::from_utf8_lossy(&said), log))

@@ -16,6 +16,8 @@
  *   failures      the first lines that say "not ok", or the last of what it said if it failed and has none
  *   kernel        the first complaint in the kernel log, a warning, a BUG or a report of a checker, and some lines after it
  *
+ * A test may write lines of its own like that, "measured", with what it has measured: migrate_speed.c.
+ *
  * Before it come more lines of the kernel log, "KERNEL " and the line, if there was a complaint.
  *
  * selftests=NAME,... on the kernel command line runs only these; those of 0 seconds run only then, for as long as

@@ -2,123 +2,17 @@
 /*
  * Moves memory between two nodes, by one thread and by several (vm.migrate_copy_threads), and looks at its content: base
  * and huge pages, while others write to them, of files, pinned, and in a cgroup whose CPU time is limited.
- *
- * migrate speed: how long it takes, one thread and several by turns, for each size and number of pages. It fails where
- * several take longer, or do not help enough.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include "files.h"
+#include "migrate.h"
 #include "tap.h"
 
-#define THREADS		"/proc/sys/vm/migrate_copy_threads"
 #define CGROUPS		"/tmp/cgroup"
-#define PAGE		4096UL
-#define HUGE		(2UL << 20)
-#define MPOL_BIND	2
-#define MPOL_MF_MOVE	2
 #define WAYS		30	/* back and forth while somebody writes */
-#define ROUNDS		11
-
-struct memory {
-	char *at;
-	size_t size, step;	/* bytes: of all, of a page */
-};
-
-static uint64_t value(size_t offset)
-{
-	return (offset * 0x9e3779b97f4a7c15UL) ^ offset;
-}
-
-static void fill(struct memory *m)
-{
-	for (size_t i = 0; i < m->size; i += 8)
-		*(uint64_t *)(m->at + i) = value(i);
-}
-
-static bool is_whole(const struct memory *m)
-{
-	for (size_t i = 0; i < m->size; i += 8)
-		if (*(uint64_t *)(m->at + i) != value(i))
-			return false;
-	return true;
-}
-
-/* Anonymous memory of node 0, filled. */
-static struct memory take(size_t pages, size_t step)
-{
-	struct memory m = { .size = pages * step, .step = step };
-	unsigned long node = 1;
-	uintptr_t at = (uintptr_t)mmap(NULL, m.size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	m.at = (char *)((at + HUGE - 1) & ~(HUGE - 1));
-	madvise(m.at, m.size, step == HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-	syscall(SYS_mbind, m.at, m.size, MPOL_BIND, &node, 64, 0);
-	fill(&m);
-	return m;
-}
-
-static void give_back(struct memory *m)
-{
-	munmap(m->at, m->size);
-}
-
-static long now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
-
-/* Moves all of it. Returns how many nanoseconds that took, or -1 if a page is somewhere else afterwards. */
-static long move(const struct memory *m, int node)
-{
-	size_t count = m->size / m->step;
-	void **pages = calloc(count, sizeof(*pages));
-	int *nodes = calloc(count, sizeof(*nodes)), *status = calloc(count, sizeof(*status));
-	long took;
-
-	for (size_t i = 0; i < count; i++) {
-		pages[i] = m->at + i * m->step;
-		nodes[i] = node;
-		status[i] = -1;
-	}
-	took = now();
-	if (syscall(SYS_move_pages, 0, count, pages, nodes, status, MPOL_MF_MOVE))
-		took = -1;
-	else
-		took = now() - took;
-	for (size_t i = 0; i < count; i++)
-		if (status[i] != node)
-			took = -1;
-	free(pages);
-	free(nodes);
-	free(status);
-	return took;
-}
-
-/* Pages that several threads have copied. */
-static long shared(void)
-{
-	FILE *f = fopen("/proc/vmstat", "r");
-	char line[128];
-	long pages = -1;
-
-	while (f && fgets(line, sizeof(line), f))
-		sscanf(line, "pgmigrate_shared %ld", &pages);
-	if (f)
-		fclose(f);
-	return pages;
-}
 
 /* Somebody who counts on every page, in no order, while they are moved. */
 static struct memory counted;
@@ -272,85 +166,11 @@ static void cgroup(void)
 	write_text(CGROUPS "/cgroup.procs", "0");
 }
 
-static int by_size(const void *a, const void *b)
+int main(void)
 {
-	long x = *(const long *)a, y = *(const long *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* One cell of the table: median time by one thread over that by several. The first round is a warm-up. */
-static void measure(size_t pages, size_t step, const char *state, double least)
-{
-	static const char * const threads[] = { "1", "0" };
-	long took[2][ROUNDS], by_several = shared();
-	struct memory m = take(pages, step);
-	int node = 0;
-	char name[64], why[96];
-	double ratio;
-
-	for (int round = -1; round < ROUNDS; round++)
-		for (int way = 0; way < 2; way++) {
-			long ns;
-
-			write_text(THREADS, threads[way]);
-			usleep(2000);
-			node ^= 1;
-			ns = move(&m, node);
-			if (round >= 0)
-				took[way][round] = ns;
-		}
-	by_several = shared() - by_several;
-	for (int way = 0; way < 2; way++)
-		qsort(took[way], ROUNDS, sizeof(long), by_size);
-	ratio = (double)took[0][ROUNDS / 2] / took[1][ROUNDS / 2];
-	snprintf(name, sizeof(name), "%s, %zu x %zu KiB: %.2f", state, pages, step >> 10, ratio);
-	snprintf(why, sizeof(why), "%.2f at least; %ld and %ld us, %ld pages copied by several", least,
-		 took[0][ROUNDS / 2] / 1000, took[1][ROUNDS / 2] / 1000, by_several);
-	tap(is_whole(&m) && took[0][0] >= 0 && took[1][0] >= 0 && ratio >= least, name, why);
-	give_back(&m);
-}
-
-static void measure_all(const char *state, double help)
-{
-	for (size_t pages = 32; pages <= 1024; pages *= 2)
-		measure(pages, PAGE, state, 0.95);
-	for (size_t pages = 1; pages <= 256; pages *= 4)
-		measure(pages, HUGE, state, pages >= 64 ? help : 0.95);
-}
-
-static void *spin(void *unused)
-{
-	while (!stop)
-		;
-	return unused;
-}
-
-static void measure_idle_and_busy(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	pthread_t busy[64];
-
-	measure_all("idle", 1.5);
-	cpus = cpus < 64 ? cpus : 64;
-	stop = false;
-	for (long i = 0; i < cpus; i++)
-		pthread_create(&busy[i], NULL, spin, NULL);
-	measure_all("busy", 0.95);
-	stop = true;
-	for (long i = 0; i < cpus; i++)
-		pthread_join(busy[i], NULL);
-}
-
-int main(int argc, char **argv)
-{
-	if (access(THREADS, F_OK) || access("/sys/devices/system/node/node1", F_OK) || shared() < 0) {
+	if (!can_move()) {
 		tap_skip("moving pages", "no " THREADS ", no second node, or no counts of events");
 		return 4;
-	}
-	if (argc > 1 && !strcmp(argv[1], "speed")) {
-		measure_idle_and_busy();
-		return tap_done();
 	}
 	tap(write_text(THREADS, "17") == EINVAL, "17 threads are refused", "they are not");
 	moves("base pages by one thread", 8192, PAGE, "1");

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How long it takes to move memory, by one thread, which is as without the series, and by as many as are of use, by turns:
+ * with move_pages(), by size and number of pages, on idle and on busy CPUs; and 2 GiB because their blocks go offline. It
+ * fails where more threads take longer, or do not help enough.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include "migrate.h"
+#include "tap.h"
+#include "zones.h"
+
+#define ROUNDS		11
+#define OFFLINE		(2UL << 30)
+#define NO_BLOCK	4096	/* larger than any block's number here */
+#define ONE		0
+#define SEVERAL		1
+
+static const char *const threads[] = { [ONE] = "1", [SEVERAL] = "0" };
+static atomic_bool stop;
+
+static int by_size(const void *a, const void *b)
+{
+	long x = *(const long *)a, y = *(const long *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void say_samples(FILE *to, const char *name, const long ns[ROUNDS])
+{
+	fprintf(to, ",\"%s_us\":[", name);
+	for (int i = 0; i < ROUNDS; i++)
+		fprintf(to, "%s%ld", i ? "," : "", ns[i] / 1000);
+	fprintf(to, "]");
+}
+
+/* For whoever reads the console: all that was measured. */
+static void report(const char *name, double ratio, long pages, long took[2][ROUNDS])
+{
+	FILE *console = fopen("/dev/console", "w");
+
+	if (!console)
+		return;
+	fprintf(console, "FLATBOOT {\"check\":\"measured\",\"name\":\"%s\",\"ratio\":%.3f,\"shared\":%ld", name, ratio, pages);
+	say_samples(console, "one", took[ONE]);
+	say_samples(console, "several", took[SEVERAL]);
+	fprintf(console, "}\n");
+	fclose(console);
+}
+
+static long median(const long of[ROUNDS])
+{
+	long sorted[ROUNDS];
+
+	memcpy(sorted, of, sizeof(sorted));
+	qsort(sorted, ROUNDS, sizeof(long), by_size);
+	return sorted[ROUNDS / 2];
+}
+
+/*
+ * One cell of the table: the median time by one thread over that by several. @once moves all of it and says how many
+ * nanoseconds that took, or -1. The first round is a warm-up.
+ */
+static void measure(const char *name, const struct memory *m, long (*once)(const struct memory *m), double least)
+{
+	long took[2][ROUNDS], by_several = shared();
+	bool moved = true;
+	double ratio;
+	char why[96];
+
+	for (int round = -1; round < ROUNDS; round++)
+		for (int way = ONE; way <= SEVERAL; way++) {
+			long ns;
+
+			write_text(THREADS, threads[way]);
+			usleep(2000);
+			ns = once(m);
+			moved &= ns >= 0;
+			if (round >= 0)
+				took[way][round] = ns;
+		}
+	by_several = shared() - by_several;
+	ratio = (double)median(took[ONE]) / median(took[SEVERAL]);
+	report(name, ratio, by_several, took);
+	snprintf(why, sizeof(why), "%.3f, %.2f at least; all moved: %d", ratio, least, moved);
+	tap(moved && is_whole(m) && ratio >= least, name, why);
+}
+
+/* To the other node than the one before. */
+static long there_or_back(const struct memory *m)
+{
+	static int node;
+
+	node ^= 1;
+	return move(m, node);
+}
+
+static void measure_moves(const char *state, size_t pages, size_t step, double least)
+{
+	struct memory m = take(pages, step);
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s, %zu x %zu KiB", state, pages, step >> 10);
+	measure(name, &m, there_or_back, least);
+	give_back(&m);
+}
+
+static void measure_sizes(const char *state, double help)
+{
+	for (size_t pages = 32; pages <= 1024; pages *= 2)
+		measure_moves(state, pages, PAGE, 0.95);
+	for (size_t pages = 1; pages <= 256; pages *= 4)
+		measure_moves(state, pages, HUGE, pages >= 64 ? help : 0.95);
+}
+
+static void *spin(void *unused)
+{
+	while (!stop)
+		;
+	return unused;
+}
+
+static void measure_on_busy_cpus(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t busy[64];
+
+	cpus = cpus < 64 ? cpus : 64;
+	for (long i = 0; i < cpus; i++)
+		pthread_create(&busy[i], NULL, spin, NULL);
+	measure_sizes("busy", 0.95);
+	stop = true;
+	for (long i = 0; i < cpus; i++)
+		pthread_join(busy[i], NULL);
+}
+
+/* How many bytes of @m each block of memory has: for those who may see page frame numbers. */
+static void count_by_block(const struct memory *m, size_t counts[NO_BLOCK])
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	uint64_t entries[HUGE / PAGE];
+	char size[32];
+	unsigned long block = !read_line(MEMORY "/block_size_bytes", size, sizeof(size)) ? strtoul(size, NULL, 16) : 0;
+
+	memset(counts, 0, NO_BLOCK * sizeof(*counts));
+	for (size_t at = 0; block && at < m->size; at += HUGE) {
+		if (pread(fd, entries, sizeof(entries), (uintptr_t)(m->at + at) / PAGE * 8) != sizeof(entries))
+			break;
+		for (size_t i = 0; i < HUGE / PAGE; i++) {
+			uint64_t in = (entries[i] & ((1UL << 55) - 1)) * PAGE / block;
+
+			counts[in < NO_BLOCK ? in : 0] += PAGE;
+		}
+	}
+	close(fd);
+}
+
+static unsigned int fullest(const size_t counts[NO_BLOCK])
+{
+	unsigned int found = 0;
+
+	for (unsigned int block = 1; block < NO_BLOCK; block++)
+		if (counts[block] > counts[found])
+			found = block;
+	return found;
+}
+
+/*
+ * Blocks go offline, the fullest first, until what they had of @m is OFFLINE; they come back, and so does @m to them.
+ * One with a page that cannot be moved stays.
+ */
+static long take_offline(const struct memory *m)
+{
+	static size_t counts[NO_BLOCK];
+	unsigned int gone[NO_BLOCK], nr = 0;
+	size_t left = OFFLINE;
+	long took = 0;
+
+	count_by_block(m, counts);
+	while (left) {
+		unsigned int block = fullest(counts);
+		long begin = now();
+
+		if (!counts[block])
+			break;
+		if (!set_state(block, "offline")) {
+			took += now() - begin;
+			left -= counts[block] < left ? counts[block] : left;
+			gone[nr++] = block;
+		}
+		counts[block] = 0;
+	}
+	while (nr)
+		set_state(gone[--nr], "online");
+	return move(m, 1) >= 0 && !left ? took : -1;
+}
+
+static void measure_offlining(const char *name, size_t step)
+{
+	struct memory m = take((OFFLINE + OFFLINE / 4) / step, step);
+
+	if (move(&m, 1) < 0)
+		tap(false, name, "node 1 has no room");
+	else
+		measure(name, &m, take_offline, 1.3);
+	give_back(&m);
+}
+
+int main(void)
+{
+	if (!can_move()) {
+		tap_skip("moving pages", "no " THREADS ", no second node, or no counts of events");
+		return 4;
+	}
+	measure_sizes("idle", 1.5);
+	measure_on_busy_cpus();
+	measure_offlining("2 GiB of huge pages offline", HUGE);
+	measure_offlining("2 GiB of base pages offline", PAGE);
+	return tap_done();
+}
