@@ -53,7 +53,7 @@ pub(crate) fn trials() -> [Trial; 3] {
             "three minutes each",
         ),
         ("after_boot::new_memory_needs_no_zone_lock", unlocked, "two minutes each, on a kernel of their own"),
-        ("after_boot::a_programs_end_interrupts_nobody_more", exits, "half a minute each"),
+        ("after_boot::a_programs_end_interrupts_nobody_more", exits, "minutes each"),
     ]
     .map(|(name, body, each)| {
         Trial::ignorable_test(name, move || {
