@@ -24,7 +24,7 @@ static atomic_bool stop;
 
 static int by_size(const void *a, const void *b)
 {
-	long x = *(const long *)a, y = *(const long *)b;
+	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
@@ -51,18 +51,20 @@ static void report(const char *name, double ratio, long pages, long took[2][ROUN
 	fclose(console);
 }
 
-static long median(const long of[ROUNDS], int rounds)
+/* The median of the rounds, of the time by one thread over that by several: what changes from round to round is in both. */
+static double ratio_by_round(long took[2][ROUNDS], int rounds)
 {
-	long sorted[ROUNDS];
+	double ratios[ROUNDS];
 
-	memcpy(sorted, of, sizeof(sorted));
-	qsort(sorted, rounds, sizeof(long), by_size);
-	return sorted[rounds / 2];
+	for (int round = 0; round < rounds; round++)
+		ratios[round] = (double)took[ONE][round] / took[SEVERAL][round];
+	qsort(ratios, rounds, sizeof(*ratios), by_size);
+	return ratios[rounds / 2];
 }
 
 /*
- * One cell of the table: the median time by one thread over that by several. @once moves all of it and says how many
- * nanoseconds that took, or -1. The first round is a warm-up.
+ * One cell of the table. @once moves all of it and says how many nanoseconds that took, or -1. The first round is a warm-up;
+ * who comes first changes with each, and so does the node that it is moved to.
  */
 static void measure(const char *name, const struct memory *m, long (*once)(const struct memory *m), double least)
 {
@@ -73,7 +75,8 @@ static void measure(const char *name, const struct memory *m, long (*once)(const
 	char why[96];
 
 	for (int round = -1; round < rounds; round++)
-		for (int way = ONE; way <= SEVERAL; way++) {
+		for (int turn = 0; turn < 2; turn++) {
+			int way = (turn + round) & 1 ? SEVERAL : ONE;
 			long ns;
 
 			write_text(THREADS, threads[way]);
@@ -84,7 +87,7 @@ static void measure(const char *name, const struct memory *m, long (*once)(const
 				took[way][round] = ns;
 		}
 	by_several = shared() - by_several;
-	ratio = (double)median(took[ONE], rounds) / median(took[SEVERAL], rounds);
+	ratio = ratio_by_round(took, rounds);
 	report(name, ratio, by_several, took, rounds);
 	snprintf(why, sizeof(why), "%.3f, %.2f at least; all moved: %d", ratio, least, moved);
 	if (move_clock != CLOCK_MONOTONIC && by_several)
