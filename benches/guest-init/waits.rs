@@ -24,7 +24,8 @@ pub(crate) fn turns(argument: &str) -> Outcome {
         running.into_iter().try_for_each(|pair| pair.join().unwrap_or_else(|_| Err(io::Error::other("a thread died"))))
     })
     .map_err(|error| error.to_string())?;
-    Ok((true, json!({ "pairs": pairs, "times": times, "ns": nanoseconds(since) })))
+    let turns = pairs as u64 * u64::from(times);
+    Ok((true, json!({ "pairs": pairs, "turns": turns, "ns": nanoseconds(since) })))
 }
 
 /// Both threads of a pair, on `processor` and the next.

@@ -7,13 +7,16 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use flatboot_bench::work::{DATA_DISK, ECHO_PORT, LINKS, RATE, ROOT_DISK, SECONDS, Task, Workload};
+use flatboot_bench::work::{
+    DATA_DISK, DATA_MIB, DISK_MIB, ECHO_PORT, LINKS, RATE, READ_TIMES, ROOT_DISK, SECONDS, Task, Workload,
+};
 use rustix::mount::{MountFlags, mount};
 use serde_json::{Value, json};
 
+use crate::memory::{PAGE, meminfo_kib};
 use crate::net::PATIENCE;
 use crate::outcome::Outcome;
-use crate::{files, rtnetlink};
+use crate::{files, fill, readers, rtnetlink, waits};
 
 /// Where the userland's disk is mounted before it becomes the root directory.
 const ROOT: &str = "/root";
@@ -29,6 +32,13 @@ pub(crate) fn work(name: &str) -> Outcome {
         Task::Stream { link, streams, from_host } => stream(link.host, streams, from_host),
         Task::Echo(link) => echo((link.host, ECHO_PORT).into()),
         Task::Disk { pattern, block, depth, flush } => disk((pattern, block), depth, flush),
+        Task::Touch(percent) => {
+            per_second(&fill::take(&format!("{percent}%"))?, "pages").map(|pages| pages * PAGE as u64)
+        }
+        Task::Turns(times) => per_second(&waits::turns(&times.to_string())?, "turns"),
+        Task::Programs(times) => per_second(&waits::programs(&times.to_string())?, "programs"),
+        Task::Readers(readers) => read(readers),
+        Task::Stress(stressor) => stress(stressor),
     }?;
     Ok((rate > 0, json!({ "name": name, RATE: rate })))
 }
@@ -80,13 +90,44 @@ fn stream(host: Ipv4Addr, streams: u8, from_host: bool) -> Result<u64, String> {
 fn disk((pattern, block): (&str, &str), depth: u8, flush: u8) -> Result<u64, String> {
     let device = disk_named(DATA_DISK)?;
     let words = format!(
-        "--name=work --output-format=json --thread --direct=1 --ioengine=libaio --filename=/dev/{device} --rw={pattern} \
-         --bs={block} --iodepth={depth} --fdatasync={flush} --time_based --runtime={SECONDS} --ramp_time=1 --randseed=1"
+        "--name=work --output-format=json --thread --direct=1 --ioengine=libaio --filename=/dev/{device} --size={DATA_MIB}m \
+         --rw={pattern} --bs={block} --iodepth={depth} --fdatasync={flush} --time_based --runtime={SECONDS} --ramp_time=1 --randseed=1"
     );
     let said = json_of("/usr/bin/fio", words.split(' '))?;
     let way = if pattern.ends_with("read") { "read" } else { "write" };
     let what = if pattern.starts_with("rand") { "iops" } else { "bw_bytes" };
     number(&said, &format!("/jobs/0/{way}/{what}"))
+}
+
+/// Of a check that passed: how much of `what` it reports was done in a second of its `ns`.
+fn per_second((passed, report): &(bool, Value), what: &str) -> Result<u64, String> {
+    let [done, ns] = [what, "ns"].map(|name| report[name].as_u64().unwrap_or(0));
+    let rate = u128::from(done) * 1_000_000_000 / u128::from(ns.max(1));
+    if *passed { u64::try_from(rate).map_err(|error| error.to_string()) } else { Err(report.to_string()) }
+}
+
+fn read(readers: u8) -> Result<u64, String> {
+    let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
+    if total * READ_TIMES > DISK_MIB << 10 {
+        return Err(format!("{} MiB of memory: readers are for VMs of {} at most", total >> 10, DISK_MIB / READ_TIMES));
+    }
+    per_second(&readers::readers(&format!("{readers}@/dev/{}", disk_named(DATA_DISK)?))?, "bytes")
+}
+
+/// What stress-ng calls operations, a second.
+fn stress(stressor: &str) -> Result<u64, String> {
+    const SAID: &str = "/tmp/stress-ng.yaml";
+    let words = format!("{stressor} --timeout {SECONDS} --quiet --metrics-brief --temp-path /tmp --yaml {SAID}");
+    run("/usr/bin/stress-ng", words.split(' '))?;
+    of_stress(&files::text(SAID)?)
+}
+
+/// stress-ng writes a line of it for each stressor, and only one was run.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^52")]
+fn of_stress(yaml: &str) -> Result<u64, String> {
+    const RATE: &str = "bogo-ops-per-second-real-time:";
+    let rate = yaml.lines().find_map(|line| line.trim().strip_prefix(RATE)?.trim().parse::<f64>().ok());
+    rate.filter(|rate| *rate >= 0.0).map(|rate| rate as u64).ok_or_else(|| format!("stress-ng says no {RATE} {yaml}"))
 }
 
 /// Answers a second.
@@ -111,18 +152,26 @@ fn echo(peer: SocketAddr) -> Result<u64, String> {
 
 /// Runs a program of the userland, which prints JSON.
 fn json_of<'a>(program: &str, words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+    let said = run(program, words)?;
+    serde_json::from_slice(&said)
+        .map_err(|error| format!("{program}: {error}: {}", head(&String::from_utf8_lossy(&said))))
+}
+
+/// Runs a program of the userland, and has what it prints.
+fn run<'a>(program: &str, words: impl Iterator<Item = &'a str>) -> Result<Vec<u8>, String> {
     let output = Command::new(program).args(words).env("HOME", "/tmp").stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
-    let told = || {
+    if !output.status.success() {
         // iperf3 says in its JSON what is wrong.
         let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let all = format!("{}: {} {}", output.status, complaint.trim(), said.trim());
-        all.chars().take(600).collect::<String>()
-    };
-    if !output.status.success() {
-        return Err(format!("{program}: {}", told()));
+        let told = head(&format!("{} {}", complaint.trim(), said.trim()));
+        return Err(format!("{program}: {}: {told}", output.status));
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("{program}: {error}: {}", told()))
+    Ok(output.stdout)
+}
+
+fn head(text: &str) -> String {
+    text.chars().take(600).collect()
 }
 
 /// A number of that JSON, rounded down.
@@ -137,6 +186,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_was_done_is_told_by_the_second() {
+        let report = json!({ "pages": 3000, "ns": 1_500_000_000u64 });
+        assert_eq!(per_second(&(true, report.clone()), "pages"), Ok(2000));
+        assert!(per_second(&(false, report), "pages").is_err());
+    }
+
+    #[test]
+    fn a_stressor_has_its_rate_in_a_line() {
+        let yaml = "metrics:\n    - stressor: fork\n      bogo-ops: 1242\n      bogo-ops-per-second-usr-sys-time: \
+                    530.9\n      bogo-ops-per-second-real-time: 413.9\n";
+        assert_eq!(of_stress(yaml), Ok(413));
+        assert!(of_stress("metrics:\n").is_err());
+    }
 
     #[test]
     fn rates_are_found_in_what_programs_say() {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What guests got done: the rate of each workload, and how it compares with that under QEMU.
+//! What guests got done: the rate of each workload, and how it compares with that under QEMU, or on stock 6.12.
 
 use std::cmp::Ordering;
 
+use crate::modes::STOCK;
 use crate::results::{Group, Variant};
 use crate::stats::{self, Interval, Resampled, median};
 use crate::sweep::describe;
 use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
 use crate::terminal::{bytes, plain};
-use crate::work::{Unit, WORKLOADS, Workload};
-
-/// The VMM that others are compared with.
-const YARDSTICK: &str = "qemu";
+use crate::work::{Unit, WORKLOADS, Workload, Yardstick};
 
 /// One variant's rates.
 #[derive(Debug)]
@@ -31,9 +29,9 @@ pub(crate) struct Rate {
     pub(crate) n: usize,
     /// The median, in a second.
     pub(crate) median: Option<u64>,
-    /// The median under QEMU, if the same guest worked there.
+    /// The median of the [`Yardstick`], if it did the same.
     pub(crate) yardstick: Option<u64>,
-    /// The median of the ratios within each round, the variant's over QEMU's.
+    /// The median of the ratios within each round, the variant's over the yardstick's.
     pub(crate) by_round: Option<f64>,
     /// The ratio of the medians …
     pub(crate) ratio: Option<f64>,
@@ -46,13 +44,13 @@ const COLUMNS: &[Column] = &[
     left("what is done").on_page(),
     right("n", 3),
     right("median", 1),
-    right("QEMU", 2),
+    right("compared with", 2),
     right("ratio", 0),
     right("95 % interval", 0),
     right("by round", 4),
 ];
-const LEGEND: &str = "What the guest got done in a second. ratio: median over that under QEMU; 2 says twice as much. An \
-                      interval that contains 1 shows no difference. by round: median of the ratios within each round.";
+const LEGEND: &str = "What the guest got done in a second. ratio: median over that of the \
+                      same VM under QEMU, or on stock 6.12; 2 says twice as much. An interval that contains 1 shows no difference. by round: median of the ratios within each round.";
 
 /// A row for each workload of each variant; none if guests had nothing to do.
 pub(crate) fn table(groups: &[Group<'_>]) -> Option<Table> {
@@ -64,22 +62,44 @@ pub(crate) fn table(groups: &[Group<'_>]) -> Option<Table> {
     (!blocks.is_empty()).then_some(Table { columns: COLUMNS, blocks, legend: LEGEND })
 }
 
-/// The rates of all variants, QEMU's own only where there is nothing to compare with it.
+/// The rates of all variants, a yardstick's own only where there is nothing to compare with it.
 pub(crate) fn rates<'a>(groups: &'a [Group<'a>]) -> Vec<Rates<'a>> {
+    let done =
+        |group: &Group<'_>, one: &Workload| group.samples.iter().any(|sample| sample.work.contains_key(one.name));
+    let alone = |yardstick: Yardstick| groups.iter().all(|group| yardstick.of(group.variant) == *group.variant);
     let all = groups.iter().map(|group| {
-        let yardstick = yardstick(group.variant, groups);
-        let done = |one: &&Workload| group.samples.iter().any(|sample| sample.work.contains_key(one.name));
-        let rates = WORKLOADS.iter().filter(done).map(|one| Rate::of(one, group, yardstick)).collect();
-        Rates { variant: group.variant, rates }
+        let rate = |one: &'static Workload| {
+            let yardstick = one.yardstick();
+            let wanted = yardstick.of(group.variant);
+            let is_other = wanted != *group.variant;
+            let other = groups.iter().find(|other| is_other && wanted == *other.variant);
+            (done(group, one) && (is_other || alone(yardstick))).then(|| Rate::of(one, group, other))
+        };
+        Rates { variant: group.variant, rates: WORKLOADS.iter().filter_map(rate).collect() }
     });
-    let alone = groups.iter().all(|group| group.variant.vmm == YARDSTICK);
-    all.filter(|rates| !rates.rates.is_empty() && (alone || rates.variant.vmm != YARDSTICK)).collect()
+    all.filter(|rates| !rates.rates.is_empty()).collect()
 }
 
-/// The same guest under QEMU.
-fn yardstick<'a>(variant: &Variant, groups: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
-    let wanted = Variant { vmm: YARDSTICK.to_owned(), ..variant.clone() };
-    groups.iter().find(|group| *group.variant == wanted && wanted != *variant)
+impl Yardstick {
+    /// What `variant` is compared with; itself, if it is that.
+    fn of(self, variant: &Variant) -> Variant {
+        let mut wanted = variant.clone();
+        match self {
+            Self::Qemu => "qemu".clone_into(&mut wanted.vmm),
+            Self::Stock => {
+                STOCK.clone_into(&mut wanted.mode);
+                wanted.threads = None;
+            }
+        }
+        wanted
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "QEMU",
+            Self::Stock => "stock 6.12",
+        }
+    }
 }
 
 impl Rate {
@@ -123,7 +143,7 @@ impl Rate {
             self.workload.meaning.into(),
             self.n.into(),
             or_none(self.median, |median| self.show(median)),
-            or_none(self.yardstick, |median| self.show(median)),
+            or_none(self.yardstick, |median| format!("{} {}", self.workload.yardstick().name(), self.show(median))),
             compared,
             or_none(self.interval, |interval| interval.to_string()),
             ratio(self.by_round),
@@ -162,6 +182,20 @@ pub(crate) mod tests {
         assert_eq!((rate.workload.name, rate.n, rate.median, rate.yardstick), ("read-32", 7, Some(127), Some(107)));
         assert!(rate.by_round.is_some_and(|ratio| (1.18..1.20).contains(&ratio)), "{rate:?}");
         assert_eq!(rate.interval.and_then(Interval::differs), None, "noise of a factor of ten hides it");
+    }
+
+    #[test]
+    fn what_the_kernel_does_is_compared_with_stock() {
+        let mut results = worked("touch", |variant, round| [90, 60][variant] + u64::from(round % 3));
+        let [ours, stock] = &mut results.sweep.variants[..] else { unreachable!() };
+        *stock = Variant { mode: STOCK.to_owned(), ..ours.clone() };
+        ours.threads = Some("2".to_owned());
+        let groups = groups(&results);
+        let all = rates(&groups);
+        assert_eq!((all.len(), all[0].variant.mode.as_str()), (1, "async"));
+        assert!(all[0].rates[0].ratio.is_some_and(|ratio| (1.4..1.6).contains(&ratio)), "{all:?}");
+        let table = table(&groups).unwrap();
+        assert!(format!("{:?}", table.blocks[0].rows).contains("stock 6.12 61"), "{table:?}");
     }
 
     #[test]

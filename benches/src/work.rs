@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a guest is kept at work with, to see how fast its devices are: the one list of workloads.
+//! What a guest is kept at work with, to see how fast its devices and its kernel are: the one list of workloads.
 //!
 //! Each gives one rate, of which more is better. The guest's init does them one after another (guest-init/work.rs), in the userland
 //! of `debian.sh --work`; the host's end is `observe/peer.rs`.
@@ -25,7 +25,7 @@ pub struct Workload {
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// Requests, or answers.
+    /// Requests, answers, or what else is done again and again.
     Times,
 }
 
@@ -54,6 +54,25 @@ pub enum Task {
         /// fio's `--fdatasync`: a flush after so many writes, none for 0.
         flush: u8,
     },
+    /// So many percent of all memory written to, a word a page, on all processors at once.
+    Touch(u8),
+    /// A byte handed so often between two threads on two processors; two for each two processors.
+    Turns(u32),
+    /// So many programs started and ended on each processor.
+    Programs(u32),
+    /// The data disk read by so many threads, four times as much as there is memory.
+    Readers(u8),
+    /// One of stress-ng's stressors, with what it is told; 0 of it: as many as there are processors.
+    Stress(&'static str),
+}
+
+/// What a workload is compared with: the same VM, but for this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Yardstick {
+    /// QEMU runs it: what devices get done.
+    Qemu,
+    /// It runs stock 6.12: what the kernel gets done.
+    Stock,
 }
 
 /// One of the guest's two interfaces, each on a tap of its own.
@@ -100,9 +119,13 @@ pub const ROOT_DISK: &str = "work-root";
 pub const DATA_DISK: &str = "work-data";
 /// Its file, in the host's memory: what is measured is the way there.
 pub const DATA_FILE: &str = "/dev/shm/flatboot-work-data";
-/// Its size.
+/// How much at its beginning is there, and is read and written by fio …
 pub const DATA_MIB: u64 = 256;
-/// How long each takes; a little longer, until it has begun and ended.
+/// … of the whole size. The rest is a hole, which takes the host no memory while it is read.
+pub const DISK_MIB: u64 = 2048;
+/// So many times a guest's memory is read by [`Task::Readers`].
+pub const READ_TIMES: u64 = 4;
+/// How long each takes that is not a number of times; a little longer, until it has begun and ended.
 pub const SECONDS: u64 = 3;
 /// The guest's check that does one, and the field of its report with what came of it.
 pub const CHECK: &str = "work";
@@ -111,6 +134,21 @@ pub const RATE: &str = "rate";
 
 /// All workloads. A new one is a line here.
 pub const WORKLOADS: &[Workload] = &[
+    // What is touched for the first time is so once a boot: before everything else.
+    kernel("touch", "new memory written to, on all processors at once", Unit::Bytes, Task::Touch(70)),
+    kernel("turns", "a byte between threads on two processors", Unit::Times, Task::Turns(10_000)),
+    kernel("programs", "programs that come and go", Unit::Times, Task::Programs(100)),
+    kernel("readers-1", "four times the memory read by one thread", Unit::Bytes, Task::Readers(1)),
+    kernel("readers-16", "four times the memory read by sixteen", Unit::Bytes, Task::Readers(16)),
+    kernel("fork", "processes made and ended, by stress-ng", Unit::Times, Task::Stress("--fork 0")),
+    kernel("fault", "page faults, by stress-ng", Unit::Times, Task::Stress("--fault 0")),
+    kernel(
+        "mmap",
+        "memory mapped, protected and unmapped, by stress-ng",
+        Unit::Times,
+        Task::Stress("--mmap 0 --mmap-bytes 4m"),
+    ),
+    kernel("switch", "messages between two processes, by stress-ng", Unit::Times, Task::Stress("--switch 0")),
     stream("tx-1", "one TCP stream to the host", &USER, 1, false),
     stream("tx-4", "four TCP streams to the host", &USER, 4, false),
     stream("rx-1", "one TCP stream from the host", &USER, 1, true),
@@ -154,6 +192,10 @@ const fn disk(
     Workload { name, meaning, unit, task: Task::Disk { pattern, block, depth, flush } }
 }
 
+const fn kernel(name: &'static str, meaning: &'static str, unit: Unit, task: Task) -> Workload {
+    Workload { name, meaning, unit, task }
+}
+
 impl Workload {
     /// The workload called `name`.
     #[must_use]
@@ -161,14 +203,21 @@ impl Workload {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
-    /// What it is a part of: `net`, `vhost` or `disk`.
+    /// What it is a part of: `net`, `vhost`, `disk` or `kernel`.
     #[must_use]
     pub fn group(&self) -> &'static str {
         match self.task {
             Task::Stream { link, .. } | Task::Echo(link) if link.vhost => "vhost",
             Task::Stream { .. } | Task::Echo(_) => "net",
             Task::Disk { .. } => "disk",
+            Task::Touch(_) | Task::Turns(_) | Task::Programs(_) | Task::Readers(_) | Task::Stress(_) => "kernel",
         }
+    }
+
+    /// What it is compared with.
+    #[must_use]
+    pub fn yardstick(&self) -> Yardstick {
+        if self.group() == "kernel" { Yardstick::Stock } else { Yardstick::Qemu }
     }
 
     /// All workloads as docs/measuring.md shows them.
@@ -204,7 +253,7 @@ impl FromStr for Works {
         let meant: Vec<_> = WORKLOADS.iter().filter(is_meant).collect();
         if meant.is_empty() {
             let names: Vec<_> = WORKLOADS.iter().map(|one| one.name).collect();
-            return Err(format!("{text:?}: must be one of {}, or net, vhost, disk or all", names.join(", ")));
+            return Err(format!("{text:?}: must be one of {}, or net, vhost, disk, kernel or all", names.join(", ")));
         }
         Ok(Self(meant))
     }
@@ -237,7 +286,7 @@ mod tests {
         assert_eq!(chosen(&["flush", "net", "tx-4"]), ["flush", "tx-1", "tx-4", "rx-1", "rx-4", "echo"]);
         assert_eq!(chosen(&["all"]).len(), WORKLOADS.len());
         for wrong in ["", "tx", "Net", "tx-1,"] {
-            assert!(wrong.parse::<Works>().is_err_and(|said| said.contains("must be one of tx-1, ")), "{wrong}");
+            assert!(wrong.parse::<Works>().is_err_and(|said| said.contains("must be one of touch, ")), "{wrong}");
         }
     }
 
@@ -246,7 +295,7 @@ mod tests {
         for (index, one) in WORKLOADS.iter().enumerate() {
             let others = WORKLOADS.iter().skip(index + 1);
             assert!(others.clone().all(|other| other.name != one.name), "{} is there twice", one.name);
-            assert!(!["net", "vhost", "disk", "all"].contains(&one.name), "{} is a group", one.name);
+            assert!(!["net", "vhost", "disk", "kernel", "all"].contains(&one.name), "{} is a group", one.name);
         }
     }
 }

@@ -6,15 +6,15 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 
-use crate::work::{DATA_FILE, DATA_MIB, ECHO_PORT, LINKS};
+use crate::work::{DATA_FILE, DATA_MIB, DISK_MIB, ECHO_PORT, LINKS};
 
-/// Arguments: the file, its size in MiB, then name and address of each tap. It says a line when all is there, and clears it away
+/// Arguments: the file, how much of it is there and its size, both in MiB, then name and address of each tap. It says a line when all is there, and clears it away
 /// when nobody holds its standard input any more. What an earlier one left behind is taken over.
 const SCRIPT: &str = r#"
     set -e
     PATH=$PATH:/usr/sbin:/sbin
     command -v iperf3 >/dev/null || { echo 'iperf3: not found: benches/packages.sh work' >&2; exit 1; }
-    file=$1 size=$2 taps= server=; shift 2
+    file=$1 data=$2 size=$3 taps= server=; shift 3
     trap 'kill $server || :; for tap in $taps; do ip link delete $tap; done; rm -f "$file"' EXIT
     while [ $# -gt 0 ]; do
         ip link delete "$1" 2>/dev/null || :
@@ -24,7 +24,8 @@ const SCRIPT: &str = r#"
         ip link set "$1" up
         shift 2
     done
-    dd if=/dev/zero of="$file" bs=1M count="$size" 2>/dev/null
+    dd if=/dev/zero of="$file" bs=1M count="$data" 2>/dev/null
+    truncate -s "${size}M" "$file"
     iperf3 --server >/dev/null 2>&1 & server=$!
     echo ready
     read -r _ || :
@@ -42,7 +43,7 @@ impl Peer {
     /// Returns when all is there.
     pub(super) fn start() -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", SCRIPT, "peer", DATA_FILE, &DATA_MIB.to_string()]);
+        command.args(["-c", SCRIPT, "peer", DATA_FILE, &DATA_MIB.to_string(), &DISK_MIB.to_string()]);
         for link in LINKS {
             command.args([link.tap, &link.host.to_string()]);
         }

@@ -95,7 +95,7 @@ impl Promise {
         match &self.proof {
             Proof::Speed(claim) => format!("{} ×", claim.bound),
             Proof::Sweep(claim) => match &claim.measure {
-                Measure::Growth(bound) | Measure::Work(bound) => format!("{bound} ×"),
+                Measure::Growth(bound) | Measure::Work(bound) | Measure::WorkShown(bound) => format!("{bound} ×"),
                 Measure::HostMemory(_) => claim.bound(),
             },
             Proof::Script(_) => "nothing differs".to_owned(),

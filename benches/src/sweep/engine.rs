@@ -23,7 +23,7 @@ use crate::observe::{Order, Surroundings, Until};
 use crate::progress::Progress;
 use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Start, Sweep, VERSION, Variant};
 use crate::terminal::size;
-use crate::work::{self, Workload};
+use crate::work::{self, DISK_MIB, READ_TIMES, Task, Workload};
 use crate::{artifact, initramfs};
 
 /// The kernel command line that all variants share: flatboot's own defaults, said aloud so that every VMM's guest has them. The
@@ -110,6 +110,12 @@ fn check(request: &Request) -> Result<()> {
     ensure!(!request.timeout.is_zero(), "--timeout 0: must be at least 1 second");
     if let Some(idler) = request.matrix.vmms.iter().find(|vmm| !request.work.is_empty() && !vmm.works()) {
         bail!("--vmm {idler}: --work is for flatboot and qemu");
+    }
+    if let Some(reader) = request.work.iter().find(|one| matches!(one.task, Task::Readers(_))) {
+        let most = (DISK_MIB / READ_TIMES) << 20;
+        if let Some(shape) = request.matrix.shapes.iter().find(|shape| shape.memory.bytes() > most) {
+            bail!("--memory {}: --work {} is for VMs of at most {}", shape.memory, reader.name, size(most));
+        }
     }
     if !(request.matrix.vms.is_empty() || request.work.is_empty()) {
         bail!("--work: a fleet has nothing to do; `run` measures workloads, one VM at a time");
