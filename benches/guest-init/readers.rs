@@ -31,8 +31,13 @@ pub(crate) fn readers(argument: &str) -> Outcome {
     let wrong = || format!("readers={argument}: must be N@DEVICE");
     let (readers, path) = argument.split_once('@').ok_or_else(wrong)?;
     let readers: u64 = readers.parse().ok().filter(|readers| (1..=64).contains(readers)).ok_or_else(wrong)?;
+    read_by(readers, path, devices::size(path)?)
+}
+
+/// So many threads read an equal part each of so many bytes of the disk.
+pub(crate) fn read_by(readers: u64, path: &str, bytes: u64) -> Outcome {
     let disk = File::open(path).map_err(|error| format!("{path}: {error}"))?;
-    let part = devices::size(path)? / readers;
+    let part = bytes / readers;
     let before = counts()?;
     let kswapd = kswapd_ms();
     mark::begin()?;

@@ -111,7 +111,8 @@ fn read(readers: u8) -> Result<u64, String> {
     if total * READ_TIMES > DISK_MIB << 10 {
         return Err(format!("{} MiB of memory: readers are for VMs of {} at most", total >> 10, DISK_MIB / READ_TIMES));
     }
-    per_second(&readers::readers(&format!("{readers}@/dev/{}", disk_named(DATA_DISK)?))?, "bytes")
+    let disk = format!("/dev/{}", disk_named(DATA_DISK)?);
+    per_second(&readers::read_by(readers.into(), &disk, READ_TIMES * (total << 10))?, "bytes")
 }
 
 /// What stress-ng calls operations, a second.

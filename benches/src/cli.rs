@@ -167,8 +167,8 @@ pub(crate) struct SweepArgs {
     /// early-threads, known-zero, memory-plan, or all
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     without: Vec<Without>,
-    /// Workloads that each guest runs after its boot, one after another, in a Debian userland: net, vhost, disk, all, or names
-    /// such as tx-4 and read-32; the default of --mode is then async
+    /// Workloads that each guest runs after its boot, one after another, in a Debian userland: net, vhost, disk,
+    /// kernel, all, or names such as tx-4 and read-32; the default of --mode is then async
     #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', conflicts_with = "until")]
     work: Vec<Works>,
     /// Watch each guest until init has begun, or until the memmap is filled, which `async` does after init

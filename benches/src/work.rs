@@ -122,7 +122,7 @@ pub const DATA_FILE: &str = "/dev/shm/flatboot-work-data";
 /// How much at its beginning is there, and is read and written by fio …
 pub const DATA_MIB: u64 = 256;
 /// … of the whole size. The rest is a hole, which takes the host no memory while it is read.
-pub const DISK_MIB: u64 = 2048;
+pub const DISK_MIB: u64 = 16 << 10;
 /// So many times a guest's memory is read by [`Task::Readers`].
 pub const READ_TIMES: u64 = 4;
 /// How long each takes that is not a number of times; a little longer, until it has begun and ended.
