@@ -109,7 +109,11 @@ fn per_second((passed, report): &(bool, Value), what: &str) -> Result<u64, Strin
 fn read(readers: u8) -> Result<u64, String> {
     let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
     if total * READ_TIMES > DISK_MIB << 10 {
-        return Err(format!("{} MiB of memory: readers are for VMs of {} at most", total >> 10, DISK_MIB / READ_TIMES));
+        return Err(format!(
+            "{} MiB of memory: readers are for VMs of at most {} MiB",
+            total >> 10,
+            DISK_MIB / READ_TIMES
+        ));
     }
     let disk = format!("/dev/{}", disk_named(DATA_DISK)?);
     per_second(&readers::read_by(readers.into(), &disk, READ_TIMES * (total << 10))?, "bytes")

@@ -49,8 +49,9 @@ const COLUMNS: &[Column] = &[
     right("95 % interval", 0),
     right("by round", 4),
 ];
-const LEGEND: &str = "What the guest got done in a second. ratio: median over that of the \
-                      same VM under QEMU, or on stock 6.12; 2 says twice as much. An interval that contains 1 shows no difference. by round: median of the ratios within each round.";
+const LEGEND: &str = "What the guest got done in a second. ratio: median over that of the same VM under QEMU, or on stock \
+                      6.12; 2 says twice as much. An interval that contains 1 shows no difference. by round: median of \
+                      the ratios within each round.";
 
 /// A row for each workload of each variant; none if guests had nothing to do.
 pub(crate) fn table(groups: &[Group<'_>]) -> Option<Table> {

@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::work::{DATA_FILE, DATA_MIB, DISK_MIB, ECHO_PORT, LINKS};
 
-/// Arguments: the file, how much of it is there and its size, both in MiB, then name and address of each tap. It says a line when all is there, and clears it away
-/// when nobody holds its standard input any more. What an earlier one left behind is taken over.
+/// Arguments: the file, how much of it is there and its size, both in MiB, then name and address of each tap. It says a line when
+/// all is there, and clears it away when nobody holds its standard input any more. What an earlier one left behind is taken over.
 const SCRIPT: &str = r#"
     set -e
     PATH=$PATH:/usr/sbin:/sbin
