@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 bin=target/x86_64-unknown-linux-gnu/release
 keep=target/selftests
 started=$SECONDS
-kernel=debug memory=3G cpus=2 tests='' cmdline='' seconds='' modes=()
+kernel=debug memory='' cpus=2 tests='' cmdline='' seconds='' modes=()
 list=guest-kernel/tests/selftests/list
 
 usage() {
@@ -17,7 +17,7 @@ Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--cpus N] [--tests 
   MODE             a value of memmap_init=; the first one is what the others are compared with
   --kernel NAME    what guest-kernel/build.sh calls the kernel (default: $kernel); FLATBOOT_GUEST_KERNEL=DIR
                    takes the vmlinux in DIR instead
-  --memory SIZE    of each VM (default: $memory, of which most is used; less makes mremap fail)
+  --memory SIZE    of each VM (default: 3G, of which most is used; less makes mremap fail; 8G for gigantic)
   --cpus N         of each VM (default: $cpus)
   --tests A,B      only these of guest-kernel/tests/selftests/list
   --seconds N      how long a test runs that takes as long as it is told: stress, borrow-long; migrate-speed: at most
@@ -57,13 +57,21 @@ parse() {
 # What a test needs on the kernel command line.
 words_of() { awk -v test="$1" '$1 == test { $1 = ""; print }' "${list%/*}/cmdlines"; }
 
+# What a VM has by itself: a run of 1 GiB is not always free in a smaller one.
+memory_of() {
+	case $1 in
+	gigantic) echo 8G ;;
+	*) echo 3G ;;
+	esac
+}
+
 # Runs a test in a VM. What comes of it is in its console; the exit status says nothing more.
 run_test() {
 	local mode=$1 test=$2 console=$3 initramfs=$selftests/selftests.cpio words
 	[ "$test" != stress ] || initramfs=$selftests/with-stress.cpio
 	words="quiet debugfs=on memmap_init=$mode selftests=$test${seconds:+ seconds=$seconds}$(words_of "$test")"
 	"$bin/flatboot-bench" exec --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus "boot=$cpus" \
-		--memory "size=$memory" --kernel "$vmlinux" --initramfs "$initramfs" \
+		--memory "size=${memory:-$(memory_of "$test")}" --kernel "$vmlinux" --initramfs "$initramfs" \
 		--cmdline "$words${cmdline:+ $cmdline}" >"$console" 2>"$console.stderr" </dev/null || true
 	grep -q '"check":"done"' "$console"
 }
