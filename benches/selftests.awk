@@ -27,7 +27,7 @@ function complaint(mode, place, text,	same) {
 	if ((mode, place, same) in told) return
 	told[mode, place, same] = 1
 	# Emulated processors that offer no compact state are warned about, and are none of our business.
-	if (text ~ /^"XSAVE consistency problem/) printf "NOTE  %s, %s: the kernel doubts the emulated processor\n", mode, place
+	if (n == 1 && text ~ /^"XSAVE consistency problem/) printf "NOTE  %s, %s: the kernel doubts the emulated processor\n", mode, place
 	else if (mode != order[1] && (order[1], place, same) in told) printf "NOTE  %s, %s: the kernel complained as in %s\n", mode, place, order[1]
 	else if (mode == order[1] && n > 1) printf "NOTE  %s, %s: the kernel said %s\n", mode, place, text
 	else bad(mode ", " place ": the kernel said " text)
