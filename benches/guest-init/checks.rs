@@ -48,6 +48,7 @@
 //! | `clone` | that ID became another one, and the kernel has heard of it; then its interface's driver began anew | `id` (hex), `random`, `mac` or null |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `sockets=2000` | so many TCP connections over the loopback are up at once, each carries its own bytes, and /proc/net/tcp lists just them | `connections`, `wrong`, `listed`: before, meanwhile, after |
+//! | `datagrams=2000` | so many UDP sockets are listed in /proc/net/udp, and each receives what is sent to it alone | `wrong`, `listed`: before, how many more meanwhile, after |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
 //! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
 //! | `mounts` | each of many mounts is found by its path, until it is unmounted | `mounts`, `wrong` |
@@ -142,6 +143,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "clone" => clone::clone(),
         "identifiers" => identifiers::identifiers(),
         "sockets" => sockets::sockets(needed("2000")?),
+        "datagrams" => sockets::datagrams(needed("2000")?),
         "dentries" => tables::dentries(needed("COUNT")?),
         "inodes" => tables::inodes(),
         "mounts" => tables::mounts(),

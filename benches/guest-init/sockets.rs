@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP connections, many at once: each is found by what arrives for it, and all of them are listed.
+//! TCP connections and UDP sockets, many at once: each is found by what arrives for it, and all of them are listed.
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -33,6 +33,46 @@ pub(crate) fn sockets(count: &str) -> Outcome {
     let after = listed(port)?;
     let good = wrong == 0 && (before, during, after) == (0, 2 * usize::from(count), 0);
     Ok((good, json!({ "connections": count, "wrong": wrong, "listed": [before, during, after] })))
+}
+
+/// Passes if `count` UDP sockets are all listed in /proc/net/udp, each receives what was sent to it and nothing else, and none of
+/// them is listed once they are closed.
+pub(crate) fn datagrams(count: &str) -> Outcome {
+    let count: u16 = count.parse().map_err(|_| format!("datagrams={count}: must be a number of sockets"))?;
+    loopback::up()?;
+    let failed = |error: io::Error| format!("UDP over the loopback: {error}");
+    may_open(u64::from(count) + OTHERS).map_err(|error| format!("descriptors: {error}"))?;
+    let before = bound()?;
+    let sockets = (0..count).map(|_| receiver()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let during = bound()?;
+    let sender = receiver().map_err(failed)?;
+    for (socket, number) in sockets.iter().zip(0..count) {
+        let sent = socket.local_addr().and_then(|address| sender.send_to(&number.to_le_bytes(), address));
+        sent.map_err(failed)?;
+    }
+    let wrong = sockets.iter().zip(0..count).filter(|(socket, number)| !only(socket, *number)).count();
+    drop((sockets, sender));
+    let listed = [before, during - before, bound()?];
+    Ok((wrong == 0 && listed == [before, usize::from(count), before], json!({ "wrong": wrong, "listed": listed })))
+}
+
+/// A new socket at a port of the kernel's choice, which does not wait.
+fn receiver() -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Whether `number` came to `socket`, and that was all.
+fn only(socket: &UdpSocket, number: u16) -> bool {
+    let mut came = [0; 8];
+    matches!(socket.recv(&mut came), Ok(2)) && came.starts_with(&number.to_le_bytes()) && socket.recv(&mut came).is_err()
+}
+
+/// UDP sockets that have a port.
+fn bound() -> Result<usize, String> {
+    let table = fs::read_to_string("/proc/net/udp").map_err(|error| format!("/proc/net/udp: {error}"))?;
+    Ok(table.lines().skip(1).count())
 }
 
 fn may_open(descriptors: u64) -> rustix::io::Result<()> {
@@ -92,7 +132,23 @@ mod tests {
     }
 
     #[test]
+    fn what_came_alone_is_told_from_what_did_not() {
+        let [socket, sender] = [(), ()].map(|()| receiver().unwrap());
+        let send = |number: u16| sender.send_to(&number.to_le_bytes(), socket.local_addr().unwrap()).unwrap();
+        assert!(!only(&socket, 7));
+        send(7);
+        assert!(only(&socket, 7));
+        send(8);
+        assert!(!only(&socket, 7));
+        for _ in 0..2 {
+            send(7);
+        }
+        assert!(!only(&socket, 7));
+    }
+
+    #[test]
     fn what_is_no_number_is_refused() {
         assert_eq!(sockets("many").unwrap_err(), "sockets=many: must be a number of connections");
+        assert_eq!(datagrams("65536").unwrap_err(), "datagrams=65536: must be a number of sockets");
     }
 }

@@ -12,10 +12,10 @@ pub(crate) const TESTS: &[(&str, Body)] =
 
 /// Tables that are too large to be cleared at boot, in 1 GiB.
 const LARGE: &str = "dhash_entries=1048576 ihash_entries=1048576 mhash_entries=131072 mphash_entries=131072 \
-    thash_entries=524288";
+    thash_entries=524288 uhash_entries=65536";
 /// More dentries than the small table has buckets; what the kernel says when it has the large one. More connections than the table
 /// of those has pages.
-const CHECKS: &str = "mounts,inodes,identifiers,sockets=50,sockets=2000,sockets=50,nodmesg=dentries have moved,dentries=100000,dmesg=dentries have moved,\
+const CHECKS: &str = "mounts,inodes,identifiers,sockets=50,sockets=2000,sockets=50,datagrams=5000,nodmesg=dentries have moved,dentries=100000,dmesg=dentries have moved,\
     mounts,inodes,dentries=20000,calm";
 
 /// The tables are what the test is about: their sizes are those that were asked for.
@@ -23,7 +23,8 @@ fn are_large(log: &str) -> bool {
     ["Dentry cache hash table entries: 1048576 ", "Inode-cache hash table entries: 1048576 "]
         .iter()
         .chain(&["Mount-cache hash table entries: 131072 ", "Mountpoint-cache hash table entries: 131072 "])
-        .chain(&["TCP established hash table entries: 524288 "])
+        .chain(&["TCP established hash table entries: 524288 ", "TCP bind hash table entries: 65536 "])
+        .chain(&["UDP hash table entries: 65536 "])
         .all(|table| log.contains(table))
 }
 
