@@ -8,17 +8,12 @@ use flatboot_handoff::{Arena, SECTION_SIZE};
 use super::arenas::SECTION_MEMMAP;
 use super::choice::{Prefault, Thp};
 use super::input::{PayloadKind, PlanInput};
-use super::pages::HUGE_PAGE;
 use super::range::GpaRange;
 use super::zone::{Slot, ram, runs};
 use crate::layout::{ABOVE_4G, PAGE_SIZE};
 
-/// What a small guest's kernel takes of its memory until it starts init.
-const FIRST_TAKEN: u64 = 8 << 20;
-/// One byte in so many more, for hash tables.
-const FIRST_TAKEN_SHARE: u64 = 4096;
-/// Where they end.
-const FIRST_TAKEN_MOST: u64 = 24 << 20;
+/// What a guest's kernel takes and uses of its memory until it starts init.
+const FIRST_TAKEN: u64 = 10 << 20;
 
 /// What EDK2 works in at the top of low memory: 64 MiB and its page tables (`GetPeiMemoryCap()` in OvmfPkg/PlatformPei/MemDetect.c),
 /// in whole huge pages.
@@ -54,7 +49,7 @@ impl HostBacking {
             // What is all taken at once is taken in the fewest pieces.
             (Thp::All, _) | (Thp::Early, Prefault::All) => memory.all(),
             (Thp::Early, Prefault::Off | Prefault::Arenas) => {
-                let first = kernel.into_iter().chain(memory.first_sections());
+                let first = kernel.into_iter().chain(memory.first_sections(kernel.is_some()));
                 first.chain(memory.arenas()).chain(memory.top()).chain(firmware).collect()
             }
         };
@@ -118,22 +113,24 @@ impl Memory<'_> {
     }
 
     /// The memory that the guest's page allocator has first: a section of each zone of each node. What the kernel allocates while
-    /// it boots, some tens of MiB of which large hash tables are a part, is dense there; page by page it would be thousands of
-    /// faults.
-    fn first_sections(&self) -> impl Iterator<Item = GpaRange> {
+    /// it boots, some MiB, is dense there; page by page it would be thousands of faults. Low memory of which the kernel's image is
+    /// a part that is `known` goes without: where a section is above 4 GiB, the rest of it is a hundred pages.
+    fn first_sections(&self, known: bool) -> impl Iterator<Item = GpaRange> {
+        let is_high = |run: GpaRange| run.start() >= ABOVE_4G;
+        let whole = self.runs.iter().filter(|(run, _)| known && is_high(*run) && run.length() >= SECTION_SIZE);
+        let high_will_do: HashSet<u32> = whole.map(|(_, node)| *node).collect();
         let mut seen = HashSet::new();
-        let runs = self.runs.iter().filter(move |(run, node)| seen.insert((*node, run.start() >= ABOVE_4G)));
-        runs.map(|(run, _)| GpaRange::of(run.start(), SECTION_SIZE.min(run.length())))
+        let runs = self.runs.iter().filter(move |(run, node)| is_high(*run) || !high_will_do.contains(node));
+        let first = runs.filter(move |(run, node)| seen.insert((*node, is_high(*run))));
+        first.map(|(run, _)| GpaRange::of(run.start(), SECTION_SIZE.min(run.length())))
     }
 
-    /// What the kernel has allocated when it starts init. Of the memory above 4 GiB, from the lowest address up: 7 MiB of a VM of
-    /// 1 GiB, 24 MiB of one of 256 GiB, counted. What grows are hash tables, the largest of which are full-grown at 64 GiB. And
-    /// what it takes from the top.
+    /// What the kernel uses until it starts init. Of the memory above 4 GiB, from the lowest address up, whatever its size. It
+    /// takes more, for hash tables that follow the size of memory, but they come later and are not written to. And what it takes
+    /// from the top.
     fn first_taken(&self) -> Vec<GpaRange> {
-        let size: u64 = self.slots.iter().map(|slot| slot.range.length()).sum();
-        let taken = (FIRST_TAKEN + size / FIRST_TAKEN_SHARE).min(FIRST_TAKEN_MOST).next_multiple_of(HUGE_PAGE);
         let high = self.runs.iter().map(|(run, _)| run).find(|run| run.start() >= ABOVE_4G);
-        let lowest = high.map(|run| GpaRange::of(run.start(), taken.min(run.length())));
+        let lowest = high.map(|run| GpaRange::of(run.start(), FIRST_TAKEN.min(run.length())));
         lowest.into_iter().chain(self.top()).collect()
     }
 
@@ -196,9 +193,9 @@ mod tests {
         let arena = plan.arenas()[0];
         let arena = GpaRange::of(arena.base, arena.length);
         let backing = plan.backing();
-        let first = [0, ABOVE_4G].map(|start| GpaRange::of(start, 128 * MIB));
+        let first = GpaRange::of(ABOVE_4G, 128 * MIB);
         let top = GpaRange::of(arena.end(), 4 * MIB);
-        assert_eq!(backing.thp, [KERNEL, first[0], first[1], arena, top]);
+        assert_eq!(backing.thp, [KERNEL, first, arena, top]);
         assert_eq!(backing.prefault, []);
         assert_eq!(backing.ahead, [GpaRange::of(ABOVE_4G, 10 * MIB), top]);
         // One section's memmap is one huge page: what the guest fills of it is not waited for twice.
@@ -245,7 +242,7 @@ mod tests {
             (Thp::Off, Prefault::Off, 0),
             (Thp::Early, Prefault::All, 4096),
             (Thp::All, Prefault::Off, 4096),
-            (Thp::Early, Prefault::Arenas, 30 + 2 * 128 + 64 + 4),
+            (Thp::Early, Prefault::Arenas, 30 + 128 + 64 + 4),
         ] {
             assert_eq!(total(&backing(&with(thp, prefault), DIRECT).thp), expected * MIB, "{thp:?} {prefault:?}");
         }
@@ -266,22 +263,30 @@ mod tests {
     #[test]
     fn each_part_can_be_switched_off() {
         let backing = |early| backing(&without_arenas(early), DIRECT);
-        let thp = vec![KERNEL, GpaRange::of(0, 128 * MIB), GpaRange::of(ABOVE_4G, 128 * MIB)];
+        let thp = vec![KERNEL, GpaRange::of(ABOVE_4G, 128 * MIB)];
         let ahead = vec![GpaRange::of(ABOVE_4G, 10 * MIB)];
         assert_eq!(backing(true), HostBacking { thp, prefault: vec![], early: vec![KERNEL], ahead });
         assert_eq!((backing(false).early, backing(false).ahead), (vec![], vec![]));
     }
 
     #[test]
-    fn what_is_backed_ahead_grows_until_the_hash_tables_do_not() {
+    fn low_memory_has_huge_pages_where_most_is_taken_from_it() {
+        let low = GpaRange::of(0, 128 * MIB);
+        let has_low = |mib: u64, image| {
+            let input = PlanInput::new(MemorySize::try_from(mib * MIB).unwrap());
+            backing(&input, PayloadKind::Kernel { image, initramfs: None }).thp.contains(&low)
+        };
+        assert_eq!([512, 638, 640, 4096].map(|mib| has_low(mib, Some(KERNEL))), [true, true, false, false]);
+        assert!(has_low(4096, None));
+    }
+
+    #[test]
+    fn what_is_backed_ahead_does_not_grow() {
         let ahead = |mib: u64| {
             let size = MemorySize::try_from(mib * MIB).unwrap();
             let first = backing(&PlanInput::new(size), DIRECT).ahead.first().copied();
             first.filter(|range| range.start() == ABOVE_4G).map(|range| range.length() / MIB)
         };
-        assert_eq!(
-            [512, 514, 1024, 16 << 10, 64 << 10, 1 << 20].map(ahead),
-            [None, Some(2), Some(10), Some(12), Some(24), Some(24)]
-        );
+        assert_eq!([512, 514, 1024, 64 << 10, 1 << 20].map(ahead), [None, Some(2), Some(10), Some(10), Some(10)]);
     }
 }
