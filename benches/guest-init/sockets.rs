@@ -66,7 +66,9 @@ fn receiver() -> io::Result<UdpSocket> {
 /// Whether `number` came to `socket`, and that was all.
 fn only(socket: &UdpSocket, number: u16) -> bool {
     let mut came = [0; 8];
-    matches!(socket.recv(&mut came), Ok(2)) && came.starts_with(&number.to_le_bytes()) && socket.recv(&mut came).is_err()
+    matches!(socket.recv(&mut came), Ok(2))
+        && came.starts_with(&number.to_le_bytes())
+        && socket.recv(&mut came).is_err()
 }
 
 /// UDP sockets that have a port.
