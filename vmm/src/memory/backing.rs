@@ -113,8 +113,8 @@ impl Memory<'_> {
     }
 
     /// The memory that the guest's page allocator has first: a section of each zone of each node. What the kernel allocates while
-    /// it boots, some MiB, is dense there; page by page it would be thousands of faults. Low memory of which the kernel's image is
-    /// a part that is `known` goes without: where a section is above 4 GiB, the rest of it is a hundred pages.
+    /// it boots, some MiB, is dense there; page by page it would be thousands of faults. If the kernel's image is `known`, which
+    /// has huge pages anyway, and a section of the node is above 4 GiB, its low memory goes without: a hundred pages are used.
     fn first_sections(&self, known: bool) -> impl Iterator<Item = GpaRange> {
         let is_high = |run: GpaRange| run.start() >= ABOVE_4G;
         let whole = self.runs.iter().filter(|(run, _)| known && is_high(*run) && run.length() >= SECTION_SIZE);
