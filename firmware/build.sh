@@ -88,6 +88,10 @@ build_image() {
 	for file in target tools_def build_rule; do
 		cp "$source/BaseTools/Conf/$file.template" "$work/Conf/$file.txt"
 	done
+	# A driver has in it the name of the file that it was made from: zeroed, but as long as it is. So a name, and no path.
+	# shellcheck disable=SC2016 # variables of EDK2's
+	sed -i 's|"$(GENFW)" -e $(MODULE_TYPE) -o ${dst} ${src} |cd $(DEBUG_DIR) \&\& "$(GENFW)" -e $(MODULE_TYPE) -o ${dst} $(MODULE_NAME).dll |' \
+		"$work/Conf/build_rule.txt"
 	# EDK2 finds the program for a section by its GUID, in lower case.
 	guid=$(sed -n 's/^ *SECTION GUIDED \([^ ]*\) .*/\L\1/p' "$here/FlatbootPkg/FlatbootX64.fdf")
 	cat >>"$work/Conf/tools_def.txt" <<-EOF
@@ -102,8 +106,8 @@ build_image() {
 
 edk2_build() {
 	cd "$work"
-	# env, as EDK2's program is called build, too.
-	env WORKSPACE="$work" CONF_PATH="$work/Conf" EDK_TOOLS_PATH="$source/BaseTools" PACKAGES_PATH="$here:$source" \
+	# env, as EDK2's program is called build, too. It goes through sets, whose order has to be the same each time.
+	env PYTHONHASHSEED=0 WORKSPACE="$work" CONF_PATH="$work/Conf" EDK_TOOLS_PATH="$source/BaseTools" PACKAGES_PATH="$here:$source" \
 		PYTHON_COMMAND=python3 GCC5_BIN= PATH="$source/BaseTools/BinWrappers/PosixLike:$PATH" \
 		build -a X64 -t GCC5 -b "$1" -p FlatbootPkg/FlatbootX64.dsc -n "${JOBS:-$(nproc)}"
 }
