@@ -102,13 +102,13 @@ impl Virtio {
                 self.counters.push((id, device.counters()));
                 self.devices.push(Box::new(device));
             }
-            NetEnd::Kernel(opened, tap, others) => {
+            NetEnd::Kernel(first, others) => {
                 // The tap itself counts what the kernel does. One that cannot be seen here is left out.
-                match tap.statistics() {
+                match first.1.statistics() {
                     Ok(statistics) => self.counters.push((id, Arc::new(statistics))),
                     Err(error) => tracing::info!(%error, name = net.name, "nobody counts its frames"),
                 }
-                let device = Vhost::new(opened, tap, others, net.interface, memory).map_err(host("vhost-net"))?;
+                let device = Vhost::new(first, others, net.interface, memory).map_err(host("vhost-net"))?;
                 self.devices.push(Box::new(device));
             }
         }

@@ -153,7 +153,7 @@ pub enum NetEnd {
     /// The device's own threads. Of the first pair of queues, and of each other one.
     Thread(Box<dyn Link>, Vec<Box<dyn Link>>),
     /// The host's kernel, by what is open of it. Likewise.
-    Kernel(vhost::Opened, Tap, Vec<Tap>),
+    Kernel((vhost::Opened, Tap), Vec<(vhost::Opened, Tap)>),
 }
 
 /// How its owner calls it.
@@ -371,7 +371,7 @@ impl NetOption {
     fn end(&self, place: &Place) -> Result<(String, NetEnd), String> {
         let (by_kernel, taps) = match place {
             Place::Descriptors(_) | Place::Handed => match self.inherited(place)? {
-                Inherited::Tap(taps) => (self.by_kernel()?, taps),
+                Inherited::Tap(taps) => (self.by_kernel(taps.len())?, taps),
                 Inherited::Stream(_) if self.vhost == Some(true) => {
                     return Err("vhost=on: is a socket: must be a tap, or have no vhost".to_owned());
                 }
@@ -385,8 +385,8 @@ impl NetOption {
                     .map_err(|error| error.to_string())?;
                 return Ok((PASST.to_owned(), alone(stream)));
             }
-            Place::Name(name) => (self.by_kernel()?, self.taps(name)?),
-            Place::New => (self.by_kernel()?, self.taps("")?),
+            Place::Name(name) => (self.by_kernel(self.pairs().into())?, self.taps(name)?),
+            Place::New => (self.by_kernel(self.pairs().into())?, self.taps("")?),
         };
         let mut taps = taps.into_iter().map(|tap| tap.offering(self.offloads()));
         let first = taps.next().ok_or("has no queue")?;
@@ -394,7 +394,7 @@ impl NetOption {
         Ok((
             name,
             match by_kernel {
-                Some(opened) => NetEnd::Kernel(opened, first, taps.collect()),
+                Some((opened, others)) => NetEnd::Kernel((opened, first), others.into_iter().zip(taps).collect()),
                 None => NetEnd::Thread(Box::new(first), taps.map(|tap| Box::new(tap) as Box<dyn Link>).collect()),
             },
         ))
@@ -419,13 +419,14 @@ impl NetOption {
         copies.and_then(inherit).map_err(|error| format!("{error}: {must}"))
     }
 
-    /// What the host's kernel moves the frames of a tap by, if it does.
-    fn by_kernel(&self) -> Result<Option<vhost::Opened>, String> {
+    /// What the host's kernel moves the frames of a tap with `pairs` by, if it does: of the first pair, and of each other one.
+    fn by_kernel(&self, pairs: usize) -> Result<Option<(vhost::Opened, Vec<vhost::Opened>)>, String> {
+        let open = || Ok((vhost::Opened::new()?, (1..pairs).map(|_| vhost::Opened::new()).collect::<io::Result<_>>()?));
         match self.vhost {
             Some(false) => Ok(None),
-            Some(true) => vhost::Opened::new().map(Some).map_err(|error| format!("vhost=on: {}", no_vhost(&error))),
+            Some(true) => open().map(Some).map_err(|error| format!("vhost=on: {}", no_vhost(&error))),
             None if self.rate_limiter_config.is_some() => Ok(None),
-            None => Ok(vhost::Opened::new().ok()),
+            None => Ok(open().ok()),
         }
     }
 

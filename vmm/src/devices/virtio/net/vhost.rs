@@ -310,21 +310,17 @@ impl Pair {
 }
 
 impl Vhost {
-    /// An interface whose other end is `tap`, of a guest that has `memory`; with one more pair of queues for each of `others`, which
-    /// are queues of that tap. What is `opened` moves the frames of the first.
+    /// An interface of a guest that has `memory`, whose other end is a tap: the queue of it that `first` has; with one more pair
+    /// of queues for each of `others`, which are queues of that tap, too. What is opened moves the frames of its own.
     pub fn new(
-        opened: Opened,
-        tap: Tap,
-        others: Vec<Tap>,
+        first: (Opened, Tap),
+        others: Vec<(Opened, Tap)>,
         interface: Interface,
         memory: &GuestMemory,
     ) -> io::Result<Self> {
-        let (name, offloads) = (tap.name().to_owned(), tap.features());
-        let pair = |opened, tap| Pair::new(opened, tap, memory).map(|pair| Arc::new(Mutex::new(pair)));
-        let mut pairs = vec![pair(opened, tap)?];
-        for tap in others {
-            pairs.push(pair(Opened::new()?, tap)?);
-        }
+        let (name, offloads) = (first.1.name().to_owned(), first.1.features());
+        let pair = |(opened, tap)| Pair::new(opened, tap, memory).map(|pair| Arc::new(Mutex::new(pair)));
+        let pairs = std::iter::once(first).chain(others).map(pair).collect::<io::Result<Vec<_>>>()?;
         let switch = |pair: &Arc<Mutex<Pair>>| Some(Box::new(Shared(Arc::clone(pair))) as Box<dyn Switch>);
         let number = Arc::new(Pairs::new(pairs.iter().skip(1).map(switch).collect()));
         Ok(Self {
