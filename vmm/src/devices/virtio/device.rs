@@ -43,10 +43,12 @@ pub enum ResizeError {
         /// What is asked for.
         size: u64,
         /// What its size is a multiple of.
-        multiple: u32,
+        multiple: u64,
     },
     /// Something would be lost.
-    #[error("desired_size={size}: must be at least {least}, what the disk has: a disk is never made smaller")]
+    #[error(
+        "desired_size={size}: must be at least {least}, what the disk or its file has: a disk is never made smaller"
+    )]
     Smaller {
         /// What is asked for.
         size: u64,
@@ -184,9 +186,6 @@ pub trait VirtioDevice: Send {
     fn over(&mut self, _memory: &GuestMemory) -> Option<(Token, u32)> {
         None
     }
-
-    /// Waits until one of the requests that were begun is over. There is one.
-    fn wait(&mut self) {}
 
     /// Whether the driver must not see the last request's end before that of the next one, as with a frame that goes into several
     /// buffers.

@@ -331,16 +331,14 @@ impl Queues {
         any
     }
 
-    /// Waits until nothing that `device` has begun is in flight.
-    pub(super) fn drain(&self, device: &mut dyn VirtioDevice) {
-        // What is served outside it stops as it pauses.
-        while self.outside.is_none() {
-            self.reap(device);
-            if self.is_quiet() {
-                return;
-            }
-            device.wait();
+    /// Gives back what `device` has begun and is over by now. Whether nothing of it is in flight any more; what is served outside it
+    /// stops as it pauses.
+    pub(super) fn settles(&self, device: &mut dyn VirtioDevice) -> bool {
+        if self.outside.is_some() {
+            return true;
         }
+        self.reap(device);
+        self.is_quiet()
     }
 
     /// `device` rests: it hears all that there is to tell, and says what it keeps.

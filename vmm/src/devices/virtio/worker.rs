@@ -37,6 +37,8 @@ pub struct VirtioWorker {
     request: Request,
     /// By queue, when it is to be looked at again, whether the driver notifies or not.
     due: Vec<Option<Instant>>,
+    /// What a worker that is about to rest waits for: orders, and ends of what is in flight.
+    ends: Epoll,
 }
 
 impl fmt::Debug for VirtioWorker {
@@ -50,7 +52,14 @@ impl VirtioWorker {
         let orders = Arc::new(Orders::new()?);
         let resizer = Arc::new(Resizer::new(Arc::clone(&orders)));
         let due = vec![None; notify.len()];
-        Ok(Self { device, queues, notify, orders, resizer, request: Request::default(), due })
+        let ends = Epoll::new()?;
+        let sources = device.sources().into_iter().filter(|source| !source.writable);
+        let watched = sources.map(|source| (source.descriptor, SOURCE)).chain([(orders.event().as_raw_fd(), ORDERS)]);
+        for (descriptor, data) in watched {
+            // What cannot be watched is refused, by its name, when the thread is to start.
+            let _ = ends.ctl(ControlOperation::Add, descriptor, EpollEvent::new(EventSet::IN, data));
+        }
+        Ok(Self { device, queues, notify, orders, resizer, request: Request::default(), due, ends })
     }
 
     /// By which its device gets another size once it has a thread.
@@ -149,21 +158,33 @@ impl VirtioWorker {
         }
     }
 
-    /// Waits for what is in flight.
-    pub(super) fn settle(&mut self) {
-        self.queues.drain(&mut *self.device);
+    /// Waits for what is in flight. False if there is an order before that is over.
+    pub(super) fn settle(&mut self) -> bool {
+        let mut events = [EpollEvent::default(); EVENTS];
+        while !self.queues.settles(&mut *self.device) {
+            let again = self.device.retry().map_or(-1, |wait| i32::try_from(wait.as_millis()).unwrap_or(i32::MAX));
+            // An error can only be a signal.
+            let count = self.ends.wait(again, &mut events).unwrap_or(0);
+            if events.iter().take(count).any(|event| event.data() == ORDERS) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Rests while a pause is asked for, with nothing in flight. False when it is to end.
     fn obey(&mut self) -> bool {
-        let order = self.orders.heard();
-        self.resizer.obey(&mut *self.device);
-        match order {
-            Order::Work => return true,
-            Order::Finish => return false,
-            Order::Rest => {}
+        loop {
+            let order = self.orders.heard();
+            self.resizer.obey(&mut *self.device);
+            match order {
+                Order::Work => return true,
+                Order::Finish => return false,
+                // Who asked may give up before a slow request is over: then the driver's other ones go on.
+                Order::Rest if self.settle() => break,
+                Order::Rest => {}
+            }
         }
-        self.settle();
         self.device.pause();
         self.queues.keep(&mut *self.device);
         let goes_on = self.orders.rest();

@@ -171,17 +171,19 @@ impl Disk {
         self.sectors.load(Ordering::Acquire)
     }
 
-    /// It has `size` bytes from now on, and is never smaller. Its file gets more if it has not so many, and is never cut.
+    /// It has `size` bytes from now on, and is never smaller. Its file gets more if it has not so many, and is never cut; nor is part
+    /// of it left out, which would be there after the next start or restore.
     pub(super) fn resize(&self, size: u64) -> Result<(), ResizeError> {
-        let (least, multiple) = (self.sectors() * SECTOR_SIZE, self.block_size());
-        if !size.is_multiple_of(multiple.into()) {
+        let multiple = u64::from(self.block_size());
+        if !size.is_multiple_of(multiple) {
             return Err(ResizeError::Ragged { size, multiple });
-        }
-        if size < least {
-            return Err(ResizeError::Smaller { size, least });
         }
         let host = |source| ResizeError::Host { size, source };
         let most = (&self.file).seek(SeekFrom::End(0)).map_err(host)?;
+        let least = (self.sectors() * SECTOR_SIZE).max(most - most % multiple);
+        if size < least {
+            return Err(ResizeError::Smaller { size, least });
+        }
         if size > most && (self.readonly || self.is_device) {
             return Err(ResizeError::Fixed { size, most });
         }

@@ -375,14 +375,6 @@ impl VirtioDevice for Block {
         self.ring.as_ref().filter(|ring| ring.is_stuck()).map(|_| NO_ROOM)
     }
 
-    fn wait(&mut self) {
-        if let Some(Err(error)) = self.ring.as_ref().map(Ring::wait) {
-            tracing::error!(%error, disk = self.disk.name, "io_uring");
-            // It may be another time; until then nobody is to be kept from the processor.
-            std::thread::sleep(NO_ROOM);
-        }
-    }
-
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         let Some(status) = status_address(request) else { return 0 };
         let result = self.execute(memory, request);

@@ -151,7 +151,7 @@ impl<T> Ring<T> {
     }
 
     /// Waits until an operation is over, if one is under way; or for less, when a signal comes.
-    pub(super) fn wait(&self) -> io::Result<()> {
+    fn wait(&self) -> io::Result<()> {
         match self.uring.submit_and_wait(1) {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,8 @@ const NOTIFY: u64 = 0x50;
 
 type Begun = (Token, GuestAddress);
 
-/// What is over, and who waits for it.
-#[derive(Default)]
-struct Over {
-    requests: Mutex<Vec<Begun>>,
-    changed: Condvar,
-}
+/// What is over.
+type Over = Mutex<Vec<Begun>>;
 
 /// Says what it begins, and ends it when it is told to, by filling the first segment with sevens.
 struct Lazy {
@@ -62,14 +58,9 @@ impl VirtioDevice for Lazy {
 
     fn over(&mut self, memory: &GuestMemory) -> Option<(Token, u32)> {
         let _ = self.wake.read();
-        let (token, address) = self.over.requests.lock().unwrap().pop()?;
+        let (token, address) = self.over.lock().unwrap().pop()?;
         memory.write_obj([7u8; 4], address).unwrap();
         Some((token, 4))
-    }
-
-    fn wait(&mut self) {
-        let requests = self.over.requests.lock().unwrap();
-        drop(self.over.changed.wait_while(requests, |requests| requests.is_empty()).unwrap());
     }
 
     fn handle(&mut self, _queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
@@ -117,8 +108,7 @@ impl Flight {
     }
 
     fn land(&self, begun: Begun) {
-        self.over.requests.lock().unwrap().push(begun);
-        self.over.changed.notify_all();
+        self.over.lock().unwrap().push(begun);
         self.wake.write(1).unwrap();
     }
 
@@ -174,7 +164,7 @@ fn a_reset_is_over_when_the_last_one_is() {
     }
     assert_eq!(flight.driver.used(0), (3, 4));
     flight.driver.set(STATUS, 0);
-    flight.over.requests.lock().unwrap().clear();
+    flight.over.lock().unwrap().clear();
 }
 
 #[test]
@@ -213,6 +203,26 @@ fn a_pause_waits_for_all_and_loses_none() {
     flight.worker.resume();
     let begun = flight.begun.recv_timeout(LONG).unwrap();
     flight.land(begun);
+}
+
+/// What a pause that was given up began to wait for is as slow as before, and what comes after it does not wait with it.
+#[test]
+fn a_pause_that_is_given_up_stops_nothing() {
+    let mut flight = Flight::new();
+    let [slow, ..] = flight.take_off([0, 1, 2]);
+    flight.worker.ask_to_pause();
+    assert!(flight.worker.await_pause(SHORT).is_err());
+    flight.worker.resume();
+    flight.driver.chain(3, &[(buffer(3), 4, true)]);
+    flight.driver.offer(3);
+    flight.driver.set(NOTIFY, 0);
+    let next = flight.begun.recv_timeout(LONG).unwrap();
+    flight.land(next);
+    while flight.driver.used_index() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(flight.driver.used(0), (3, 4));
+    flight.land(slow);
 }
 
 /// A disk on whatever this host has, whose driver resets it again and again with writes in flight, or has it paused.
@@ -352,12 +362,17 @@ fn a_disk_grows_under_its_driver() {
     assert_eq!((sectors(&mut driver), driver.get(0x60), driver.get(0xfc)), (20, 2, 2));
     assert_eq!(driver.irq.read().unwrap(), 1);
     assert_eq!(file.as_file().metadata().unwrap().len(), 20 * 512);
-    // What its owner has made larger is not cut.
-    file.as_file().set_len(40 * 512).unwrap();
+    // What its owner has made larger is not cut, and all of it is the disk's.
+    file.as_file().set_len(30 * 512).unwrap();
+    let part = resizer.resize(25 * 512, LONG).unwrap_err().to_string();
+    assert!(part.starts_with("desired_size=12800: must be at least 15360, "), "{part}");
     resizer.resize(30 * 512, LONG).unwrap();
-    assert_eq!((sectors(&mut driver), file.as_file().metadata().unwrap().len()), (30, 40 * 512));
+    assert_eq!((sectors(&mut driver), file.as_file().metadata().unwrap().len()), (30, 30 * 512));
     for (size, why) in [
-        (29 * 512, "desired_size=14848: must be at least 15360, what the disk has: a disk is never made smaller"),
+        (
+            29 * 512,
+            "desired_size=14848: must be at least 15360, what the disk or its file has: a disk is never made smaller",
+        ),
         (30 * 512 + 1, "desired_size=15361: must be a multiple of 512"),
         (u64::MAX - 511, "desired_size=18446744073709551104: the host cannot make its file so large: must be less"),
     ] {

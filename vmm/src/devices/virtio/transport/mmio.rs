@@ -28,7 +28,7 @@ use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
 use crate::devices::virtio::{ConfigSpace, Lane, VirtioDevice, VirtioWorker};
 use crate::memory::GuestMemory;
-use crate::state::{DeviceState, Mismatch, VirtioState};
+use crate::state::{DeviceState, LaneState, Mismatch, VirtioState};
 
 /// Offset of the `QueueNotify` register: where KVM should watch for notifications. The value written is the queue's index,
 /// 32 bits.
@@ -335,6 +335,15 @@ impl VirtioMmio {
         if state.queues.len() != self.queues.len() {
             return Err(Mismatch::of("number of queues", state.queues.len(), self.queues.len()));
         }
+        let word = |vhost| if vhost { "on" } else { "off" };
+        let (was, is) = (is_vhost(state.lanes.first()), is_vhost(self.driven.first().map(|lane| lane.kept()).as_ref()));
+        if was != is {
+            return Err(Mismatch::of(
+                "vhost",
+                word(was),
+                format!("{}, or --net be given with vhost={}", word(is), word(was)),
+            ));
+        }
         if state.lanes.len() != self.driven.len() {
             return Err(Mismatch::Kind);
         }
@@ -358,6 +367,20 @@ impl VirtioMmio {
             self.status = 0;
         }
     }
+}
+
+/// What [`is_reached`] takes, in words.
+const STATUSES: &str = "a driver's steps in their order: 0, 1, 3, 11 or 15, and 128 more if it has failed";
+
+/// Whether a driver's steps can have led to `status`: see [`write_status`](VirtioMmio::write_status).
+const fn is_reached(status: u32) -> bool {
+    // ACKNOWLEDGE, DRIVER, FEATURES_OK and DRIVER_OK are bits 0, 1, 3 and 2.
+    matches!(status & !VIRTIO_CONFIG_S_FAILED, 0 | 0b1 | 0b11 | 0b1011 | 0b1111)
+}
+
+/// Whether the host's kernel serves the device that `lanes` are of.
+fn is_vhost(lane: Option<&LaneState>) -> bool {
+    matches!(lane, Some(LaneState::Vhost { .. }))
 }
 
 /// `device`, with those of its `queues` that no lane has, and its lanes, in the order of their queues.
@@ -456,6 +479,9 @@ impl BusDevice for VirtioMmio {
         self.device_features_select = state.device_features_select;
         self.driver_features_select = state.driver_features_select;
         self.queue_select = state.queue_select;
+        if !is_reached(state.status) {
+            return Err(Mismatch::of("status", state.status, STATUSES));
+        }
         self.status = state.status;
         if self.has(VIRTIO_CONFIG_S_FEATURES_OK) && !self.features_are_acceptable() {
             return Err(Mismatch::of("status", state.status, "without FEATURES_OK, as features are"));
