@@ -23,7 +23,7 @@ pub(crate) fn landlock() -> Trial {
 }
 
 /// Whether the host of guests has it: this machine, or the emulated one.
-fn has_landlock() -> bool {
+pub(super) fn has_landlock() -> bool {
     let real = Backend::open(artifact::flatboot(None).as_deref()).is_ok_and(|backend| backend.kvm() == Kvm::Real);
     if real {
         return fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|modules| modules.contains("landlock"));

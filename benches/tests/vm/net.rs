@@ -12,6 +12,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
 use super::api::WORDS;
+use super::jail;
 use super::lab::{Lab, require};
 
 /// Makes this test binary the guest's peer, and says at which port.
@@ -160,7 +161,9 @@ fn several_queues(lab: &Lab, mover: Mover) -> Result<(), Failed> {
     fs::set_permissions(&with_peer, fs::Permissions::from_mode(0o755))?;
     let vhost = mover.vhost();
     let net = format!("tap={TAP},ip={HOST},num_queues={},vhost={vhost}", 2 * PAIRS);
-    let guest = lab.guest().cpus(PAIRS).options(["--net".to_owned(), net]);
+    // All that a pair needs is open before the file system is out of reach.
+    let wall = jail::has_landlock().then(|| "--landlock".to_owned());
+    let guest = lab.guest().cpus(PAIRS).options(["--net".to_owned(), net].into_iter().chain(wall));
     let carries = format!("net={GUEST}/{HOST}:{PORT}");
     let guest = guest.checks(&format!(
         "channels=4,channels=1,channels=4,{carries},turns={HOST}:{PORT},rebind,channels=2,{carries},nodmesg=TXQ,calm"
