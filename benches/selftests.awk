@@ -47,9 +47,9 @@ function show(test,	i, mode, line) {
 
 function judge(test,	i) {
 	ran += result[test, order[1]] != "skip"
-	if (n == 1 && result[test, order[1]] !~ /^(pass|skip)$/) bad(test " has not passed")
-	for (i = 2; i <= n; i++)
-		if (result[test, order[i]] != result[test, order[1]] || passed[test, order[i]] < passed[test, order[1]])
+	for (i = 1; i <= n; i++)
+		if (result[test, order[i]] !~ /^(pass|skip)$/) bad(test " in " order[i] " has not passed")
+		else if (result[test, order[i]] != result[test, order[1]] || passed[test, order[i]] < passed[test, order[1]])
 			bad(test " in " order[i] " is not as in " order[1])
 }
 

@@ -13,7 +13,7 @@
  *   ms            milliseconds that it took
  *   passed, failed, skipped   cases, for a test that counts them
  *   deferred_kib  /proc/meminfo's MemDeferred when it began: memory not yet set up; null if there is no such line
- *   failures      the first lines that say "not ok", or the last of what it said if it failed and has none
+ *   failures      the first lines that say "not ok" and why, or the last of what it said if it failed and has none
  *   kernel        the first complaint in the kernel log, a warning, a BUG or a report of a checker, and some lines after it
  *
  * A test may write lines of its own like that, "measured", with what it has measured: migrate_speed.c.
@@ -274,9 +274,11 @@ static void count_cases(struct outcome *o)
 		const char *text = line + strspn(line, "# ");
 
 		line[strcspn(line, "\r\n")] = '\0';
-		add_last(&o->last, line);
 		if (!strncmp(text, "not ok", 6)) {
 			o->failed++;
+			/* Why is a comment on the line before, if anywhere. */
+			if (o->last.count && *o->last.text[o->last.count - 1] == '#')
+				add_line(&o->failures, o->last.text[o->last.count - 1]);
 			add_line(&o->failures, line);
 		} else if (!strncmp(text, "ok ", 3)) {
 			if (strstr(text, "# SKIP"))
@@ -284,6 +286,7 @@ static void count_cases(struct outcome *o)
 			else
 				o->passed++;
 		}
+		add_last(&o->last, line);
 	}
 	if (f)
 		fclose(f);
