@@ -37,7 +37,8 @@ pub struct VirtioWorker {
     request: Request,
     /// By queue, when it is to be looked at again, whether the driver notifies or not.
     due: Vec<Option<Instant>>,
-    /// What a worker that is about to rest waits for: orders, and ends of what is in flight.
+    /// What a worker that is about to rest waits for: orders, and its device's sources. Of a device that begins requests these tell
+    /// that some are over, and nothing else.
     ends: Epoll,
 }
 
@@ -182,14 +183,23 @@ impl VirtioWorker {
                 Order::Finish => return false,
                 // Who asked may give up before a slow request is over: then the driver's other ones go on.
                 Order::Rest if self.settle() => break,
-                Order::Rest => {}
+                Order::Rest => self.look_again(),
             }
         }
         self.device.pause();
         self.queues.keep(&mut *self.device);
         let goes_on = self.orders.rest();
         self.device.resume();
+        self.look_again();
         goes_on
+    }
+
+    /// A queue that the device had no room for is looked at when one of its requests is over, and not when the driver notifies. Those
+    /// that were over as it settled have told nobody else.
+    fn look_again(&self) {
+        let queues = self.notify.iter().enumerate().filter(|(index, _)| self.queues.has(*index));
+        // A full counter has a notification pending already.
+        queues.for_each(|(_, notify)| drop(notify.write(1)));
     }
 
     /// Gives queue `index` a turn, if it was notified since the last one. True if it was.

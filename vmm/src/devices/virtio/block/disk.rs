@@ -180,7 +180,9 @@ impl Disk {
         }
         let host = |source| ResizeError::Host { size, source };
         let most = (&self.file).seek(SeekFrom::End(0)).map_err(host)?;
-        let least = (self.sectors() * SECTOR_SIZE).max(most - most % multiple);
+        // What is not a whole block at the end of a file that cannot grow is nobody's.
+        let whole = if self.readonly || self.is_device { most - most % multiple } else { most };
+        let least = whole.max(self.sectors() * SECTOR_SIZE);
         if size < least {
             return Err(ResizeError::Smaller { size, least });
         }

@@ -15,7 +15,7 @@ use super::driver::{BUFFERS, Driver};
 use crate::devices::bus::BusDevice;
 use crate::devices::running::Running;
 use crate::devices::virtio::block::Settings;
-use crate::devices::virtio::{Block, Request, Resizer, Source, Token, VirtioDevice};
+use crate::devices::virtio::{Block, Ready, Request, Resizer, Source, Token, VirtioDevice};
 use crate::memory::GuestMemory;
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -36,6 +36,8 @@ struct Lazy {
     over: Arc<Over>,
     wake: EventFd,
     resets: Sender<()>,
+    /// For so many more at once.
+    room: usize,
 }
 
 impl VirtioDevice for Lazy {
@@ -52,6 +54,7 @@ impl VirtioDevice for Lazy {
     }
 
     fn begin(&mut self, token: Token, _memory: &GuestMemory, request: &Request) -> Option<u32> {
+        self.room -= 1;
         self.begun.send((token, request.writable[0].address)).unwrap();
         None
     }
@@ -60,7 +63,12 @@ impl VirtioDevice for Lazy {
         let _ = self.wake.read();
         let (token, address) = self.over.lock().unwrap().pop()?;
         memory.write_obj([7u8; 4], address).unwrap();
+        self.room += 1;
         Some((token, 4))
+    }
+
+    fn ready(&mut self, _queue: usize) -> Ready {
+        if self.room == 0 { Ready::WhenWoken } else { Ready::Now }
     }
 
     fn handle(&mut self, _queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
@@ -84,11 +92,15 @@ struct Flight {
 
 impl Flight {
     fn new() -> Self {
+        Self::with_room(32)
+    }
+
+    fn with_room(room: usize) -> Self {
         let ((begun_tx, begun), (resets_tx, resets)) = (channel(), channel());
         let over = Arc::<Over>::default();
         let wake = EventFd::new(EFD_NONBLOCK).unwrap();
         let device =
-            Lazy { begun: begun_tx, over: Arc::clone(&over), wake: wake.try_clone().unwrap(), resets: resets_tx };
+            Lazy { begun: begun_tx, over: Arc::clone(&over), wake: wake.try_clone().unwrap(), resets: resets_tx, room };
         let mut driver = Driver::new(Box::new(device));
         let resizer = driver.resizer();
         let worker = driver.start_worker();
@@ -223,6 +235,30 @@ fn a_pause_that_is_given_up_stops_nothing() {
     }
     assert_eq!(flight.driver.used(0), (3, 4));
     flight.land(slow);
+}
+
+/// What a device that was full had no room for begins when there is room, though its driver does not notify again: it has not been
+/// asked to. So with `landed` of what was in flight over while it was about to rest, all of it or not.
+#[test]
+fn what_had_no_room_begins_behind_a_pause() {
+    for landed in [2, 3] {
+        let mut flight = Flight::with_room(3);
+        let begun = flight.take_off([0, 1, 2]);
+        flight.driver.chain(3, &[(buffer(3), 4, true)]);
+        flight.driver.offer(3);
+        flight.worker.ask_to_pause();
+        assert!(flight.worker.await_pause(SHORT).is_err());
+        for begun in &begun[..landed] {
+            flight.land(*begun);
+        }
+        while usize::from(flight.driver.used_index()) < landed {
+            thread::yield_now();
+        }
+        assert_eq!(flight.worker.await_pause(SHORT).is_ok(), landed == 3);
+        flight.worker.resume();
+        let last = flight.begun.recv_timeout(LONG).expect("it has room");
+        begun[landed..].iter().chain([&last]).for_each(|begun| flight.land(*begun));
+    }
 }
 
 /// A disk on whatever this host has, whose driver resets it again and again with writes in flight, or has it paused.

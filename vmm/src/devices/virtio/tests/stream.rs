@@ -17,6 +17,7 @@ use crate::devices::virtio::limit::BothWays;
 use crate::devices::virtio::net::stream::Stream;
 use crate::devices::virtio::net::{Interface, Link, Mac};
 use crate::observe::devices::DeviceCounters;
+use crate::state::{DeviceState, LaneState};
 
 const RECEIVE: u16 = 0;
 const SEND: u16 = 1;
@@ -31,6 +32,18 @@ fn stream() -> (Stream, UnixStream) {
 fn net(stream: Stream) -> Net {
     let interface = Interface { mac: Mac::of(0, 0), mtu: None, queue_size: 256 };
     Net::new(Box::new(stream), Vec::new(), "test".to_owned(), interface, BothWays::default())
+}
+
+/// vhost-net keeps more of an interface than flatboot does, and less.
+#[test]
+fn what_vhost_net_served_goes_on_by_nothing_else() {
+    let mut driver = Driver::running(Box::new(net(stream().0)), 0);
+    let Ok(Some(DeviceState::Virtio(mut state))) = driver.transport.save() else { panic!("nothing is in flight") };
+    let mut other = driver.with_device(Box::new(net(stream().0)));
+    other.transport.restore(&DeviceState::Virtio(state.clone())).unwrap();
+    state.lanes = vec![LaneState::Vhost { available: vec![0; 2], pairs: 1 }];
+    let error = other.transport.restore(&DeviceState::Virtio(state)).unwrap_err().to_string();
+    assert_eq!(error, "vhost is on: must be off, or --net be given with vhost=on");
 }
 
 /// A frame of so many bytes behind its length.

@@ -10,6 +10,7 @@ use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_DRIVER_OK, VIRTIO_CONFIG_S_FAILED,
     VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET, VIRTIO_F_VERSION_1,
 };
+use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
 use virtio_bindings::virtio_mmio::{
     VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
     VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INT_VRING,
@@ -335,14 +336,9 @@ impl VirtioMmio {
         if state.queues.len() != self.queues.len() {
             return Err(Mismatch::of("number of queues", state.queues.len(), self.queues.len()));
         }
-        let word = |vhost| if vhost { "on" } else { "off" };
-        let (was, is) = (is_vhost(state.lanes.first()), is_vhost(self.driven.first().map(|lane| lane.kept()).as_ref()));
-        if was != is {
-            return Err(Mismatch::of(
-                "vhost",
-                word(was),
-                format!("{}, or --net be given with vhost={}", word(is), word(was)),
-            ));
+        let (was, is) = (vhost(state.lanes.first()), vhost(self.driven.first().map(|lane| lane.kept()).as_ref()));
+        if self.device_type == VIRTIO_ID_NET && was != is {
+            return Err(Mismatch::of("vhost", was, format!("{is}, or --net be given with vhost={was}")));
         }
         if state.lanes.len() != self.driven.len() {
             return Err(Mismatch::Kind);
@@ -378,9 +374,9 @@ const fn is_reached(status: u32) -> bool {
     matches!(status & !VIRTIO_CONFIG_S_FAILED, 0 | 0b1 | 0b11 | 0b1011 | 0b1111)
 }
 
-/// Whether the host's kernel serves the device that `lanes` are of.
-fn is_vhost(lane: Option<&LaneState>) -> bool {
-    matches!(lane, Some(LaneState::Vhost { .. }))
+/// Whether the host's kernel serves the interface whose first lane this is, as `--net vhost=` has it.
+const fn vhost(lane: Option<&LaneState>) -> &'static str {
+    if matches!(lane, Some(LaneState::Vhost { .. })) { "on" } else { "off" }
 }
 
 /// `device`, with those of its `queues` that no lane has, and its lanes, in the order of their queues.
