@@ -24,10 +24,10 @@ Usage: benches/selftests.sh [--kernel NAME] [--memory SIZE] [--cpus N] [--tests 
   --cmdline TEXT   more for the kernel command line
 
 Each test has a VM of its own, so most memory may still have to be set up when it begins, and none meets what another
-left behind. Prints a line for each test. Exit status 1 if a test fails; if, in another mode than the first, it is skipped
-or passes fewer cases, or the kernel complained of something else; with one mode only, if the kernel complained; if a mode is
-not in effect and the kernel did not say why, or nothing was deferred in it that should be; and if a VM did not end by
-itself. 4 if every test was skipped. The consoles are kept in $keep.
+left behind. Prints a line for each test. Exit status 1 if a test fails, or is skipped in one mode and not in another; if, in
+another mode than the first, it passes fewer cases, or the kernel complained of something else; with one mode only, if the
+kernel complained; if a mode is not in effect and the kernel did not say why, or nothing was deferred in it that should be;
+and if a VM did not end by itself. 4 if every test was skipped. The consoles are kept in $keep.
 EOT
 }
 

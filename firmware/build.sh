@@ -92,6 +92,9 @@ build_image() {
 	# shellcheck disable=SC2016 # variables of EDK2's
 	sed -i 's|"$(GENFW)" -e $(MODULE_TYPE) -o ${dst} ${src} |cd $(DEBUG_DIR) \&\& "$(GENFW)" -e $(MODULE_TYPE) -o ${dst} $(MODULE_NAME).dll |' \
 		"$work/Conf/build_rule.txt"
+	# shellcheck disable=SC2016 # likewise
+	grep -qF 'cd $(DEBUG_DIR) && ' "$work/Conf/build_rule.txt" ||
+		die "$source/BaseTools/Conf/build_rule.template: has no line that GenFw makes a driver by: must be as in $(base RELEASE)"
 	# EDK2 finds the program for a section by its GUID, in lower case.
 	guid=$(sed -n 's/^ *SECTION GUIDED \([^ ]*\) .*/\L\1/p' "$here/FlatbootPkg/FlatbootX64.fdf")
 	cat >>"$work/Conf/tools_def.txt" <<-EOF
