@@ -268,7 +268,7 @@ static bool wait_child(pid_t child, unsigned int seconds, int *status)
 static void count_cases(struct outcome *o)
 {
 	FILE *f = fopen(OUTPUT, "r");
-	char line[512];
+	char line[512], before[512] = "";
 
 	while (f && fgets(line, sizeof(line), f)) {
 		const char *text = line + strspn(line, "# ");
@@ -277,8 +277,8 @@ static void count_cases(struct outcome *o)
 		if (!strncmp(text, "not ok", 6)) {
 			o->failed++;
 			/* Why is a comment on the line before, if anywhere. */
-			if (o->last.count && *o->last.text[o->last.count - 1] == '#')
-				add_line(&o->failures, o->last.text[o->last.count - 1]);
+			if (*before == '#')
+				add_line(&o->failures, before);
 			add_line(&o->failures, line);
 		} else if (!strncmp(text, "ok ", 3)) {
 			if (strstr(text, "# SKIP"))
@@ -287,6 +287,7 @@ static void count_cases(struct outcome *o)
 				o->passed++;
 		}
 		add_last(&o->last, line);
+		memcpy(before, line, sizeof(line));
 	}
 	if (f)
 		fclose(f);
