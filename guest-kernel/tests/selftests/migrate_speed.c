@@ -11,9 +11,11 @@
 #include "tap.h"
 #include "zones.h"
 
-#define ROUNDS		31	/* of which those that take long have the first so many */
+#define ROUNDS		255	/* of what takes a moment; the less it takes, the more does chance */
+#define SOME_ROUNDS	31
 #define FEW_ROUNDS	11
-#define LONG		(64UL << 20)	/* bytes that take long to move */
+#define SHORT		(4UL << 20)	/* at most so many bytes take a moment to move */
+#define LONG		(64UL << 20)	/* and so many take long */
 #define OFFLINE		(2UL << 30)
 #define NO_BLOCK	4096	/* larger than any block's number here */
 #define ONE		0
@@ -68,7 +70,7 @@ static double ratio_by_round(long took[2][ROUNDS], int rounds)
  */
 static void measure(const char *name, const struct memory *m, long (*once)(const struct memory *m), double least)
 {
-	int rounds = m->size < LONG ? ROUNDS : FEW_ROUNDS;
+	int rounds = m->size <= SHORT ? ROUNDS : m->size < LONG ? SOME_ROUNDS : FEW_ROUNDS;
 	long took[2][ROUNDS], by_several = shared();
 	bool moved = true;
 	double ratio;
