@@ -33,6 +33,8 @@ function complaint(mode, place, text,	same) {
 	else bad(mode ", " place ": the kernel said " text)
 }
 
+function is_good(test, mode) { return result[test, mode] ~ /^(pass|skip)$/ }
+
 function show(test,	i, mode, line) {
 	line = sprintf("%-26s", test)
 	for (i = 1; i <= n; i++) {
@@ -42,15 +44,14 @@ function show(test,	i, mode, line) {
 	}
 	print line
 	for (i = 1; i <= n; i++)
-		if (result[test, order[i]] !~ /^(pass|skip)$/) printf "      %s: %s\n", order[i], why[test, order[i]]
+		if (!is_good(test, order[i])) printf "      %s: %s\n", order[i], why[test, order[i]]
 }
 
-function judge(test,	i, good) {
-	good = "^(pass|skip)$"
+function judge(test,	i) {
 	ran += result[test, order[1]] != "skip"
 	for (i = 1; i <= n; i++)
-		if (result[test, order[i]] !~ good) bad(test " in " order[i] " has not passed")
-		else if (result[test, order[1]] ~ good &&
+		if (!is_good(test, order[i])) bad(test " in " order[i] " has not passed")
+		else if (is_good(test, order[1]) &&
 			 (result[test, order[i]] != result[test, order[1]] || passed[test, order[i]] < passed[test, order[1]]))
 			bad(test " in " order[i] " is not as in " order[1])
 }
