@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a process that a signal ends while a VM is being started must not leave behind: sockets, which others would wait at.
+//! What a process that a signal ends at once, as while a VM is being started, must not leave behind: sockets, which others would
+//! wait at.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::{fmt, mem};
@@ -18,7 +19,7 @@ pub struct Leave(Arc<Mutex<Things>>);
 pub struct Things {
     /// The server's.
     pub server: Option<Remover>,
-    /// Those of the VM that is being started.
+    /// Those of the VM, from when they are made until it ends.
     pub vm: Vec<Remover>,
 }
 
@@ -69,7 +70,7 @@ mod tests {
         leave.making().vm.extend(thing(2));
         leave.making().vm.clear();
         leave.clone().making().remove();
-        assert_eq!(gone.swap(0, Ordering::Relaxed), 1, "that of a VM that runs is its own affair");
+        assert_eq!(gone.swap(0, Ordering::Relaxed), 1, "that of a VM that has ended is no longer known");
         leave.making().vm.extend([thing(2), thing(4)].into_iter().flatten());
         leave.making().remove();
         assert_eq!(gone.load(Ordering::Relaxed), 7);

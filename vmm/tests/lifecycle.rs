@@ -27,32 +27,41 @@ const PAUSES: usize = 100;
 const LIVES: usize = 50;
 
 fn main() -> ExitCode {
-    let name = "a VM pauses and resumes";
     let missing = vm::open_kvm().err();
-    if let Some(error) = &missing {
-        eprintln!("SKIPPED: {name}: {error}");
-    }
-    let trial = Trial::test(name, pauses).with_ignored_flag(missing.is_some());
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    let tests = [
+        ("a VM pauses and resumes", pauses as fn() -> Result<(), Failed>),
+        ("what a VM has made is known until it ends", known),
+    ];
+    let trials = tests.map(|(name, body)| {
+        if let Some(error) = &missing {
+            eprintln!("SKIPPED: {name}: {error}");
+        }
+        Trial::test(name, body).with_ignored_flag(missing.is_some())
+    });
+    // One counts what this process has.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
-fn config(kernel: &Path, console: &Path) -> RawConfig {
+/// A VM in `directory`, whose guest writes to its serial port, the file `console`.
+fn writer(directory: &Path) -> RawConfig {
+    let kernel = directory.join("kernel");
+    let mut image = images::vmlinux();
+    image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
+    fs::write(&kernel, image).unwrap();
     RawConfig {
-        kernel: Some(kernel.to_owned()),
+        kernel: Some(kernel),
         // The second vCPU waits for its start all the time.
         shape: ShapeArgs { cpus: "boot=2".to_owned(), memory: Some("size=64M".to_owned()), ..ShapeArgs::default() },
-        serial: format!("file={}", console.display()),
+        serial: format!("file={}", directory.join("console").display()),
         ..RawConfig::default()
     }
 }
 
 fn pauses() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
-    let (kernel, console) = (directory.path().join("kernel"), directory.path().join("console"));
-    let mut image = images::vmlinux();
-    image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
-    fs::write(&kernel, image)?;
-    let config = VmConfig::try_from(config(&kernel, &console))?;
+    let console = directory.path().join("console");
+    let config = VmConfig::try_from(writer(directory.path()))?;
 
     let mut vmm = Vmm::new(Restart::Outside, Events::default(), Jail::none());
     let caller = vmm.caller();
@@ -99,6 +108,36 @@ fn pauses() -> Result<(), Failed> {
     caller.ask(Call::Quit)?;
     assert!(booted.join().map_err(|_| "the VM's thread has panicked")??.is_none());
     assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "the VMM is about to end");
+    Ok(())
+}
+
+/// A signal that ends the process at once, as it does while a VM that runs is looked at before it starts again, removes its sockets.
+fn known() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let socket = directory.path().join("vsock");
+    let vsock = Some(format!("cid=3,socket={}", socket.display()));
+    let config = VmConfig::try_from(RawConfig { vsock, ..writer(directory.path()) })?;
+    let vmm = Vmm::new(Restart::Here, Events::default(), Jail::none());
+    let (caller, leave) = (vmm.caller(), vmm.leave());
+    let owner = thread::spawn(move || vmm.serve());
+    let has = |number: usize, call: &str| {
+        assert_eq!((leave.making().vm.len(), socket.exists()), (number, number == 1), "{call}");
+    };
+    caller.ask(Call::Create(Box::new(config)))?;
+    caller.ask(Call::Boot(Instant::now()))?;
+    has(1, "boot");
+    caller.ask(Call::Reboot)?;
+    has(1, "reboot");
+    leave.making().vm.iter().for_each(|remove| remove());
+    assert!(!socket.exists(), "it is not removed");
+    caller.ask(Call::Shutdown)?;
+    has(0, "shutdown");
+    caller.ask(Call::Boot(Instant::now()))?;
+    has(1, "another boot");
+    caller.ask(Call::Delete)?;
+    has(0, "delete");
+    caller.ask(Call::Quit)?;
+    owner.join().map_err(|_| "the VM's thread has panicked")??;
     Ok(())
 }
 

@@ -158,7 +158,7 @@ impl Vmm {
         self.caller.clone()
     }
 
-    /// What is to go when a signal ends the process while a VM is started.
+    /// What is to go when a signal ends the process, while a VM is started or looked at for that.
     #[must_use]
     pub fn leave(&self) -> Leave {
         self.leave.clone()
@@ -274,8 +274,7 @@ impl Vmm {
             })
         });
         self.starting.store(false, Ordering::Release);
-        self.leave.making().vm.clear();
-        let live = live?;
+        let live = live.inspect_err(|_| self.leave.making().vm.clear())?;
         if let Some(kept) = &mut self.vm {
             kept.stage = Stage::Live(live);
         }
@@ -354,7 +353,11 @@ impl Vmm {
         self.give_up_resizing();
         let kept = self.vm.as_mut()?;
         match mem::replace(&mut kept.stage, Stage::Over) {
-            Stage::Live(live) => Some(live),
+            Stage::Live(live) => {
+                // What it has made goes with it.
+                self.leave.making().vm.clear();
+                Some(live)
+            }
             other => {
                 kept.stage = other;
                 None
