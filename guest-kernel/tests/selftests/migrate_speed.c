@@ -12,10 +12,8 @@
 #include "zones.h"
 
 #define ROUNDS		255	/* of what takes a moment; the less it takes, the more does chance */
-#define SOME_ROUNDS	31
-#define FEW_ROUNDS	11
-#define SHORT		(4UL << 20)	/* at most so many bytes take a moment to move */
-#define LONG		(64UL << 20)	/* and so many take long */
+#define FEW_ROUNDS	11	/* at least, of what takes long */
+#define MOVED		(4UL << 30)	/* in between so many bytes in all */
 #define OFFLINE		(2UL << 30)
 #define NO_BLOCK	4096	/* larger than any block's number here */
 #define ONE		0
@@ -64,13 +62,21 @@ static double ratio_by_round(long took[2][ROUNDS], int rounds)
 	return ratios[rounds / 2];
 }
 
+/* An odd number: one of them is the median. */
+static int rounds_of(size_t size)
+{
+	size_t rounds = MOVED / size | 1;
+
+	return rounds > ROUNDS ? ROUNDS : rounds < FEW_ROUNDS ? FEW_ROUNDS : rounds;
+}
+
 /*
  * One cell of the table. @once moves all of it and says how many nanoseconds that took, or -1. The first round is a warm-up;
  * who comes first changes with each, and so does the node that it is moved to.
  */
 static void measure(const char *name, const struct memory *m, long (*once)(const struct memory *m), double least)
 {
-	int rounds = m->size <= SHORT ? ROUNDS : m->size < LONG ? SOME_ROUNDS : FEW_ROUNDS;
+	int rounds = rounds_of(m->size);
 	long took[2][ROUNDS], by_several = shared();
 	bool moved = true;
 	double ratio;
