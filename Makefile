@@ -107,7 +107,7 @@ kernel: ## the patched guest kernel: vmlinux and bzImage
 	@benches/packages.sh kernel
 	@guest-kernel/build.sh guest
 
-kernel-cloud: ## Debian's own kernel for clouds with the series, as .deb packages (20 minutes and more)
+kernel-cloud: ## Debian's own kernel for clouds with the series, as .deb packages (three quarters of an hour)
 	@benches/packages.sh kernel cloud
 	@guest-kernel/cloud.sh
 

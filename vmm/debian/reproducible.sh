@@ -3,7 +3,7 @@
 # Builds the packages of the last commit twice, from two clones at different paths, with nothing built before, another umask and
 # another time zone, and fails unless they are the same, byte by byte. What differs is told and kept.
 #
-# usage: vmm/debian/reproducible.sh [--kernel]      --kernel: those of guest-kernel/cloud.sh, too (twice 20 minutes and more)
+# usage: vmm/debian/reproducible.sh [--kernel]      --kernel: those of guest-kernel/cloud.sh, too (twice three quarters of an hour)
 set -euo pipefail
 
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
