@@ -185,11 +185,12 @@ fn describe(guest: &Guest, ended: &Ended, flatboot: &Path) -> Failed {
         lines[lines.len().saturating_sub(40)..].join("\n")
     };
     format!(
-        "exit code {}\ncommand: {:?}\n--- console\n{}\n--- stderr\n{}",
+        "exit code {}\ncommand: {:?}\n--- console\n{}\n--- stderr\n{}\n--- complaint\n{}",
         ended.outcome.code,
         guest.command(flatboot).args,
         tail(&ended.outcome.stdout),
-        tail(&ended.outcome.stderr)
+        tail(&ended.outcome.stderr),
+        ended.complaint().unwrap_or_default()
     )
     .into()
 }
