@@ -105,7 +105,7 @@ impl Guest {
             cmdline: String::new(),
             options: Vec::new(),
             timeline: None,
-            limit: Duration::from_secs(240),
+            limit: Duration::from_secs(600),
             served: false,
             tap: None,
             disks: Vec::new(),

@@ -88,13 +88,16 @@ fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or(0)
 }
 
-/// One thread has no helpers, four have, and so may one that has as many as are of use.
+/// One thread has no helpers, four have, and so may one that has as many as are of use. The first two are read twice, as a
+/// processor that is held up can turn one pair round.
 fn helped(lab: &Lab) -> Result<(), Failed> {
-    let reports = read(lab, 128, &THREADS.map(|threads| (16, threads)))?;
-    let [one, four, _] = &reports[..] else { return Err("there are three".into()) };
-    require(number(one, "helped") == 0 && number(one, "freed_by_kswapd") > 0, || format!("one thread: {one}"))?;
-    require(number(four, "helped") > 0, || format!("four threads: {four}"))?;
-    let stalls = [one, four].map(|report| number(report, "stalls"));
+    let reports = read(lab, 128, &[(16, 1), (16, 4), (16, 1), (16, 4), (16, 0)])?;
+    let mut stalls = [0; 2];
+    for [one, four] in reports.as_chunks::<2>().0 {
+        require(number(one, "helped") == 0 && number(one, "freed_by_kswapd") > 0, || format!("one thread: {one}"))?;
+        require(number(four, "helped") > 0, || format!("four threads: {four}"))?;
+        stalls = [stalls[0] + number(one, "stalls"), stalls[1] + number(four, "stalls")];
+    }
     require(stalls[1] < stalls[0], || format!("direct reclaims: {stalls:?}"))
 }
 

@@ -8,7 +8,7 @@ use flatboot_bench::clock_jumps::{self, Jump, Pause};
 use flatboot_bench::guest;
 use libtest_mimic::Failed;
 
-use super::lab::{Lab, require};
+use super::lab::{LIMIT, Lab, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -97,8 +97,18 @@ fn reset(lab: &Lab) -> Result<(), Failed> {
 }
 
 /// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and
-/// its clock jumps once for each pause: between the request to pause and its answer, and as long as it rested.
+/// its clock jumps once for each pause: between the request to pause and its answer, and as long as it rested. If not, it is seen
+/// once more: a processor that is held up at such a moment hides a jump, a clock that is wrong does so each time.
 fn pauses(lab: &Lab) -> Result<(), Failed> {
+    if let Err(missing) = paused(lab)? {
+        println!("AGAIN: {missing}");
+        paused(lab)??;
+    }
+    Ok(())
+}
+
+/// All of that, but for a pause that the guest's clock has no jump for: which one.
+fn paused(lab: &Lab) -> Result<Result<(), String>, Failed> {
     let times = env::var("FLATBOOT_TIMES").map_or(Ok(10), |text| text.parse::<u32>())?;
     let rest = format!(
         r#"
@@ -113,7 +123,7 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
 "#
     );
     let script = script(lab, "flatboot.check=pulse=/dev/vda,calm flatboot.end=poweroff", &rest);
-    let outcome = lab.shell_for(&script, Duration::from_secs(240) + Duration::from_secs(5) * times)?;
+    let outcome = lab.shell_for(&script, LIMIT + Duration::from_secs(5) * times)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
     let reports = guest::reports(&said);
@@ -124,12 +134,12 @@ printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; c
     let jumps: Vec<_> = each.into_iter().map(|[at, length]| Jump { at, length }).collect();
     let pauses = asked(said.lines().next_back().unwrap_or_default())?;
     require(pauses.len() == usize::try_from(times)?, seen)?;
-    clock_jumps::each_is_one(&pauses, &jumps)
-        .map_err(|pause| format!("{pause:?}: the guest's clock has no jump for it: {}", seen()))?;
     // Of what its clock jumps besides, as a busy host has it, no more than a tenth of the time.
     let jumped: i64 = jumps.iter().map(|jump| jump.length).sum();
     let in_all: i64 = pauses.iter().map(|pause| pause.runs - pause.asked).sum();
-    require(jumped <= in_all + in_all / 10, seen)
+    require(jumped <= in_all + in_all / 10, seen)?;
+    let missing = |pause: Pause| format!("{pause:?}: the guest's clock has no jump for it: {}", seen());
+    Ok(clock_jumps::each_is_one(&pauses, &jumps).map_err(missing))
 }
 
 /// The pauses of which a line has the four times each.

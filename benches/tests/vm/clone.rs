@@ -8,7 +8,7 @@ use flatboot_bench::{Command, HostOptions, artifact, guest};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
-use super::lab::{Lab, in_memory, require};
+use super::lab::{LIMIT, Lab, in_memory, require};
 use super::timed::{columns, ratio, rounds};
 
 /// What the guest kernel must have for each of the tests.
@@ -77,7 +77,7 @@ done
         flatboot = lab.flatboot.display(),
         count = times + 1,
     );
-    let limit = Duration::from_secs(240) + ROUND * u32::try_from(times)?;
+    let limit = LIMIT + ROUND * u32::try_from(times)?;
     let outcome = lab.shell_for(&in_memory("kill -KILL $pids", &script), limit)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));

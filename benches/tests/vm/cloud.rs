@@ -56,7 +56,7 @@ fn of_itself(lab: &Lab) -> Result<(), Failed> {
     require(kib("total_kib") - kib("deferred_kib") < 1 << 20 && kib("deferred_kib") > 0, || format!("{report}"))
 }
 
-/// The guest's watchdog hears of a pause, which it would take for a processor that is locked up: of six seconds, where two are too
+/// The guest's watchdog hears of a pause, which it would take for a processor that is locked up: of six seconds, where four are too
 /// many (`KVM_KVMCLOCK_CTRL`).
 fn pause(lab: &Lab) -> Result<(), Failed> {
     let rest = r#"
@@ -64,7 +64,7 @@ put vm.boot; until_it grep -q '"begun":true' console
 for again in 1 2; do put vm.pause; sleep 6; put vm.resume; sleep 4; done
 printf stop | dd of=disk bs=4096 seek=255 conv=notrunc status=none; wait $pid; cat console
 "#;
-    let checks = "flatboot.check=watchdog=1,pulse=/dev/vda,calm flatboot.end=poweroff";
+    let checks = "flatboot.check=watchdog=2,pulse=/dev/vda,calm flatboot.end=poweroff";
     let outcome = lab.shell(&api::script(lab, checks, rest))?;
     let said = outcome.stdout_text();
     let passed: Vec<_> = guest::reports(&said).into_iter().filter(|report| report["ok"] == true).collect();

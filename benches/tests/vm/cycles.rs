@@ -8,7 +8,7 @@ use flatboot_bench::guest;
 use libtest_mimic::Failed;
 
 use super::api::script;
-use super::lab::{Lab, require};
+use super::lab::{LIMIT, Lab, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] =
@@ -55,7 +55,7 @@ cat console
         flatboot = lab.flatboot.display(),
     );
     let cmdline = "memmap_init=ondemand flatboot.check=pulse=/dev/vda,calm flatboot.end=poweroff";
-    let limit = Duration::from_secs(240) + Duration::from_secs(20) * times;
+    let limit = LIMIT + Duration::from_secs(20) * times;
     let outcome = lab.shell_for(&script(lab, cmdline, &rest), limit)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
@@ -108,7 +108,7 @@ echo "$whole $none, within $saved ms of a snapshot and $restored ms of a restore
 "#,
         flatboot = lab.flatboot.display(),
     );
-    let limit = Duration::from_secs(240) + Duration::from_secs(30) * times;
+    let limit = LIMIT + Duration::from_secs(30) * times;
     let outcome = lab.shell_for(&script(lab, "memmap_init=ondemand flatboot.end=hang", &rest), limit)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));

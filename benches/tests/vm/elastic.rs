@@ -10,7 +10,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::Value;
 
 use super::api::script;
-use super::lab::{Lab, require};
+use super::lab::{LIMIT, Lab, require};
 use super::timed::{columns, ratio, took};
 
 /// The driver of the memory device.
@@ -236,7 +236,7 @@ put vmm.shutdown; wait $pid; cat events
         sizes = SIZES.map(|mib| mib.to_string()).join(" "),
     );
     let cmdline = "memmap_init=ondemand flatboot.check=total=0M flatboot.end=hang";
-    let limit = Duration::from_secs(240) + ROUND * u32::try_from(ROUNDS)?;
+    let limit = LIMIT + ROUND * u32::try_from(ROUNDS)?;
     let outcome = lab.shell_for(&script(lab, cmdline, &rest), limit)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));

@@ -103,8 +103,8 @@ fsfreeze -f frozen; sleep 1; before=$(written); sleep 1
 if moves; then echo 'the disk does not hang' >&2; exit 98; fi
 if put vm.pause >refused 2>&1; then echo 'it is paused' >&2; exit 97; fi
 grep -q 'a request has not completed within' refused; is Running
-kill -TERM $pid; sleep 0.5; kill -TERM $pid
-until_it grep -q 'a second signal came' events
+again() { kill -TERM $pid; sleep 0.5; grep -q 'a second signal came' events; }
+until_it again
 fsfreeze -u frozen; code=0; wait $pid || code=$?
 until_it umount frozen 2>/dev/null; echo "ended $code"
 "#;

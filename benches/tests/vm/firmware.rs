@@ -160,7 +160,7 @@ fn no_loader(lab: &Lab) -> Result<(), Failed> {
 fn qemu(lab: &Lab, memory: &str, cpus: u8) -> Result<String, Failed> {
     let firmware = lab.firmware()?;
     let script = format!(
-        "timeout 120 qemu-system-x86_64 -M microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=on,memory-backend=ram \
+        "timeout 590 qemu-system-x86_64 -M microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=on,memory-backend=ram \
          -object memory-backend-ram,id=ram,reserve=off,size={memory} -m {memory} -cpu host -smp {cpus} -nodefaults \
          -no-user-config -display none -no-reboot -serial stdio -bios {} -kernel {} -initrd {} \
          -append 'quiet debugfs=on console=ttyS0 swiotlb=noforce io_delay=none pci=off flatboot.check=cpus={cpus},handoff'",

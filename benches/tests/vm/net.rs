@@ -202,7 +202,7 @@ fn several_queues(lab: &Lab, mover: Mover) -> Result<(), Failed> {
 fn pauses(lab: &Lab, mover: Mover) -> Result<(), Failed> {
     // As fast as a host may be: there is something to pause.
     let net = format!("net={GUEST}/{HOST}:{PORT}");
-    let checks = format!("{net},rebind,{net},rebind,{net},rebind,{net},calm");
+    let checks = format!("{net},rebind,{net},rebind,{net},rebind,{net},rebind,{net},rebind,{net},calm");
     let script = format!(
         r#"{WORDS}
 ip tuntap add dev {TAP} mode tap; ip address add {HOST}/24 dev {TAP}; ip link set {TAP} up
@@ -235,7 +235,7 @@ wait $pid; cat console; echo "$counted"; echo $n"#,
     let passed: Vec<_> = guest::reports(&said).into_iter().filter(|report| report["ok"] == true).collect();
     let count = |name: &str| passed.iter().filter(|report| report["check"] == name).count();
     let pauses: u32 = said.lines().next_back().unwrap_or_default().parse()?;
-    require(outcome.code == 0 && count("net") == 4 && count("calm") == 1 && pauses > 1, seen)?;
+    require(outcome.code == 0 && count("net") == 6 && count("calm") == 1 && pauses > 1, seen)?;
     let counted = said.lines().rev().nth(1).and_then(|line| line.split_once(':'));
     let counted: Value = serde_json::from_str(counted.ok_or("no counters")?.1)?;
     let some = |name: &str| counted[name].as_u64().is_some_and(|count| count > 100);

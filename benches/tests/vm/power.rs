@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-use super::lab::{Lab, in_memory, require};
+use super::lab::{LIMIT, Lab, in_memory, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[("power::cuts_lose_nothing", cuts)];
@@ -54,7 +54,7 @@ echo "$cut $safe"
         initramfs = lab.initramfs.display(),
     );
     let script = in_memory("kill -KILL $vmm", &script);
-    let outcome = lab.shell_for(&script, Duration::from_secs(240) + Duration::from_secs(30) * times)?;
+    let outcome = lab.shell_for(&script, LIMIT + Duration::from_secs(30) * times)?;
     let said = outcome.stdout_text();
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
     let numbers: Vec<u32> = said.split_whitespace().filter_map(|number| number.parse().ok()).collect();

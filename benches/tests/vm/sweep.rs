@@ -54,13 +54,20 @@ fn restored_and_resized(lab: &Lab) -> Result<(), Failed> {
     }
     let starts = ["--mode", "async", "--start", "boot,restore,restore=384M", "--resize", "512M:1G,1G:512M"];
     let results = sweep(lab, "starts.json", &starts)?;
-    let mut samples = Vec::new();
-    for boot in results.boots.iter().filter(|boot| boot.round > 0) {
-        let started = results.sweep.variants[boot.variant].started();
-        match &boot.end {
-            End::Init(sample) => samples.push((started, sample)),
-            End::Failed { why, console } => return Err(format!("{started}: {why}\n{}", console.join("\n")).into()),
+    // Of both rounds the shorter: what holds a machine up for a moment only adds.
+    let mut samples: Vec<(String, &Sample)> = Vec::new();
+    for (number, variant) in results.sweep.variants.iter().enumerate() {
+        let mut both = Vec::new();
+        for boot in results.boots.iter().filter(|boot| boot.variant == number) {
+            match &boot.end {
+                End::Init(sample) => both.push(sample),
+                End::Failed { why, console } => {
+                    return Err(format!("{}: {why}\n{}", variant.started(), console.join("\n")).into());
+                }
+            }
         }
+        let least = both.into_iter().min_by_key(|sample| sample.init_ns).ok_or("no boot")?;
+        samples.push((variant.started(), least));
     }
     let seen = || format!("{samples:?}");
     let [(_, booted), (same, restored), (smaller, grown), (more, up), (less, down)] = &samples[..] else {

@@ -5,14 +5,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process;
-use std::time::Duration;
 
 use flatboot_bench::guest::Ended;
 use flatboot_bench::{Command, guest};
 use flatboot_handoff::{ARENA_ALIGN, Arena, FW_CFG_FILE, Region, RegionFlags, encode, encoded_len};
 use libtest_mimic::Failed;
 
-use super::lab::{Lab, require};
+use super::lab::{LIMIT, Lab, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -53,7 +52,7 @@ fn qemu(lab: &Lab, machine: &str, cmdline: &str, options: &[String]) -> Command 
         .arg(&lab.initramfs)
         .args(["-append", &format!("quiet console=ttyS0 reboot=t flatboot.end=reboot debugfs=on {cmdline}")])
         .args(options)
-        .timeout(Duration::from_secs(240))
+        .timeout(LIMIT)
 }
 
 fn fw_cfg(file: &std::path::Path) -> Vec<String> {

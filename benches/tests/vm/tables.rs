@@ -44,7 +44,7 @@ fn garbage(lab: &Lab) -> Result<(), Failed> {
         head -c 32M /dev/zero | tr '\\0' '\\245' >$file.part
         while [ $# -lt 32 ]; do set -- \"$@\" $file.part; done; cat \"$@\" >$file; rm $file.part
         [ $(od -An -tx1 -j 900000000 -N 4 $file | tr -d ' ') = a5a5a5a5 ] && echo 'memory is garbage'
-        timeout 230 qemu-system-x86_64 -M microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=off,memory-backend=ram \
+        timeout 590 qemu-system-x86_64 -M microvm,accel=kvm,x-option-roms=off,pit=off,pic=off,rtc=off,acpi=off,memory-backend=ram \
         -object memory-backend-file,id=ram,size=1024M,share=off,mem-path=$file -m 1024M -cpu host -smp 2 \
         -nodefaults -no-user-config -display none -no-reboot -serial stdio -kernel {} -initrd {} \
         -append 'console=ttyS0 quiet memmap=exactmap memmap=636K@0 memmap=1022M@1M swiotlb=noforce pci=off reboot=t panic=-1 debugfs=on {LARGE} flatboot.end=reboot \"flatboot.check={CHECKS}\"'",
