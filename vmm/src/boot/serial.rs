@@ -15,6 +15,7 @@ use crate::devices::serial::SerialPort;
 use crate::layout;
 use crate::observe::devices::SerialCounters;
 use crate::stdio;
+use crate::vcpu;
 use crate::vm::Vm;
 
 /// What there is of a serial port beside its registers.
@@ -36,11 +37,28 @@ impl Serial {
     }
 }
 
-/// Standard output, if it is a regular file: writing to that takes as long as its disk does. Of a terminal or a pipe, whoever reads
-/// it is waited for, so that nothing is lost.
-fn stdout_file() -> io::Result<Option<File>> {
-    let file = stdio::output()?;
-    Ok(file.metadata()?.is_file().then_some(file))
+/// Standard output, and whether it is a regular file: writing to that takes as long as its disk does.
+fn stdout() -> io::Result<(File, bool)> {
+    let output = stdio::output()?;
+    let is_file = output.metadata()?.is_file();
+    Ok((output, is_file))
+}
+
+/// A terminal or a pipe: whoever reads it is waited for, so that nothing is lost, but for as long as there is the VM.
+struct Interruptible(File);
+
+impl Write for Interruptible {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            // There is nobody left who could write it again.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && vcpu::is_to_end() => Ok(bytes.len()),
+            result => result,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Puts the serial port on its bus.
@@ -58,9 +76,9 @@ pub(super) fn serial(
     let mut room = u64::MAX;
     // The port stays, whatever is left of its configuration.
     let output: Box<dyn Write + Send> = match std::mem::replace(&mut config.serial, SerialConfig::Null) {
-        SerialConfig::Tty => match stdout_file().map_err(host("serial output"))? {
-            Some(file) => serial.queue(file, &counters)?,
-            None => Box::new(io::stdout()),
+        SerialConfig::Tty => match stdout().map_err(host("serial output"))? {
+            (file, true) => serial.queue(file, &counters)?,
+            (output, false) => Box::new(Interruptible(output)),
         },
         SerialConfig::File(output) => {
             let file = output.writer()?;

@@ -2,6 +2,7 @@
 //! What vCPU threads are told: run, rest, finish. One that is in the guest is interrupted by a signal. One that rests can be asked what
 //! its vCPU is like.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -80,6 +81,11 @@ impl Control {
         *stage = Stage::default();
     }
 
+    /// Waits until the thread says something, or for `time`.
+    fn wait(&self, time: Duration) {
+        drop(self.changed.wait_timeout(lock(&self.stage), time));
+    }
+
     fn ask(&self, question: Question) {
         lock(&self.stage).question = Some(question);
         self.changed.notify_all();
@@ -95,6 +101,21 @@ impl Control {
         self.order.store(number, Ordering::Release);
         self.changed.notify_all();
     }
+}
+
+thread_local! {
+    static OWN: OnceCell<Arc<Control>> = const { OnceCell::new() };
+}
+
+/// This thread's orders are `control`'s.
+pub(super) fn obey(control: &Arc<Control>) {
+    OWN.with(|own| drop(own.set(Arc::clone(control))));
+}
+
+/// Whether this is the thread of a vCPU that is to end. It is interrupted until it has.
+#[must_use]
+pub fn is_to_end() -> bool {
+    OWN.with(|own| own.get().is_some_and(|control| control.order() == Order::Finish))
 }
 
 /// How long a thread that rests may take to say what its vCPU is like.
@@ -153,7 +174,7 @@ impl Threads {
         answers.collect()
     }
 
-    /// Ends all threads, and waits for them within `limit`: one that waits for whoever reads its output is left behind.
+    /// Ends all threads, and waits for them within `limit`: one that the host holds up for longer is left behind.
     pub fn finish(mut self, limit: Duration) {
         self.end(limit);
     }
@@ -161,11 +182,19 @@ impl Threads {
     fn end(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         self.order(Order::Finish);
-        for (thread, control) in self.0.drain(..) {
-            // A thread that is to be left alone is left to the end of the process.
-            if kick_until(&thread, &control, deadline, || thread.is_finished()) && thread.join().is_err() {
+        let mut left = std::mem::take(&mut self.0);
+        loop {
+            let ended = left.extract_if(.., |(thread, _)| thread.is_finished());
+            if ended.map(|(thread, _)| thread.join()).filter(Result::is_err).count() > 0 {
                 tracing::error!("a vCPU thread has panicked");
             }
+            // A thread that is to be left alone is left to the end of the process. Until then all are interrupted: none stands in
+            // for another.
+            let Some((_, first)) = left.first().filter(|_| Instant::now() < deadline) else { return };
+            for (thread, _) in &left {
+                interrupt(thread);
+            }
+            first.wait(KICK_EVERY);
         }
     }
 
@@ -186,12 +215,15 @@ fn kick_until(thread: &JoinHandle<()>, control: &Control, deadline: Instant, don
         if Instant::now() >= deadline {
             return false;
         }
-        // A thread that is gone cannot be interrupted, nor need it be.
-        let _ = thread.kill(SIGRTMIN());
-        let stage = lock(&control.stage);
-        drop(control.changed.wait_timeout(stage, KICK_EVERY));
+        interrupt(thread);
+        control.wait(KICK_EVERY);
     }
     true
+}
+
+/// A thread that is gone cannot be interrupted, nor need it be.
+fn interrupt(thread: &JoinHandle<()>) {
+    let _ = thread.kill(SIGRTMIN());
 }
 
 #[cfg(test)]
@@ -249,6 +281,28 @@ mod tests {
         threads.pause(LONG).unwrap();
         threads.finish(LONG);
         assert_eq!(Arc::strong_count(&counter), 1, "both threads are gone");
+    }
+
+    /// The second one looks for its orders only when it is interrupted, as one in the guest does.
+    #[test]
+    fn one_that_does_not_end_is_left_behind_alone() {
+        let mut threads = Threads::new().unwrap();
+        let (over, until_over) = channel::<()>();
+        let deaf = thread::spawn(move || until_over.recv().unwrap_or_default());
+        threads.add(deaf, Arc::default());
+        let control = Arc::new(Control::default());
+        let own = Arc::clone(&control);
+        let (ended, has_ended) = channel();
+        let in_the_guest = thread::spawn(move || {
+            while own.order() != Order::Finish {
+                let _ = rustix::event::poll(&mut [], None);
+            }
+            ended.send(()).unwrap();
+        });
+        threads.add(in_the_guest, control);
+        threads.finish(Duration::from_millis(200));
+        has_ended.recv_timeout(LONG).unwrap();
+        drop(over);
     }
 
     #[test]

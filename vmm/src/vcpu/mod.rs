@@ -32,7 +32,7 @@ use crate::vm::{self, Start};
 use control::{Control, Order, Question};
 use exits::After;
 
-pub use control::Threads;
+pub use control::{Threads, is_to_end};
 pub use error::VcpuError;
 pub use shared::Shared;
 pub use shares::{Affinity, Task, tasks};
@@ -125,6 +125,7 @@ struct Worker {
 impl Worker {
     fn run(self) {
         let index = self.index;
+        control::obey(&self.control);
         let _guard = PanicGuard::new(&self.shared.ender, format!("vCPU {index}"));
         let mut vcpu = match self.begin() {
             Ok(vcpu) => vcpu,

@@ -258,7 +258,7 @@ impl Live {
         Ok(boot::check(&payload, cpus, &memory, width)?)
     }
 
-    /// Ends it. No vCPU runs when this returns, unless one waits for whoever reads its output.
+    /// Ends it. No vCPU runs when this returns, unless the host holds one up.
     pub(super) fn finish(self) -> (Aftermath, Kvm) {
         let Self { vm: RunningVm { vcpus, devices, kvm, .. }, aftermath, .. } = self;
         vcpus.finish(FINISH);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! VMs that come and go in one process. Their guest is a loop of two instructions, which any KVM that opens can run.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
         ("life::a_start_counts_from_its_request", zero, missing()),
         ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
+        ("life::a_pipe_that_nobody_reads_outlives_no_vm", unread_pipe, missing()),
         ("life::a_console_grows_to_its_limit", limited, missing()),
         ("life::a_console_at_the_limit_of_files_ends_nothing", file_limit, missing()),
         ("life::a_signal_is_for_the_vm_that_is_there", signals, missing()),
@@ -366,6 +368,32 @@ fn file_limit() -> Result<(), Failed> {
     server.wait_for("it never reaches the limit", |server| dropped(server) > LIMIT);
     let console = fs::metadata(server.directory.path().join("console"))?.len();
     require(console == LIMIT && state(&server) == "Running", || format!("{console} bytes"))?;
+    put(&server, "vmm.shutdown", "")
+}
+
+/// Its guest's vCPU waits for whoever reads standard output, as long as there is the VM.
+fn unread_pipe() -> Result<(), Failed> {
+    let mut server = Server::writing(&[], Stdio::piped());
+    let mut config: Value = serde_json::from_str(&vm(&server))?;
+    config["serial"] = json!({"mode": "Null"});
+    put(&server, "vm.create", &config.to_string())?;
+    put(&server, "vm.boot", "")?;
+    put(&server, "vm.delete", "")?;
+    let before = server.usage();
+    config["serial"] = json!({"mode": "Tty"});
+    put(&server, "vm.create", &config.to_string())?;
+    for _ in 0..3 {
+        put(&server, "vm.boot", "")?;
+        let written = |server: &Server| counters(server)["_serial"]["write_bytes"].as_u64().unwrap_or(0);
+        let last = Cell::new(0);
+        server.wait_for("the pipe is not full", |server| {
+            thread::sleep(Duration::from_millis(100));
+            let now = written(server);
+            last.replace(now) == now
+        });
+        put(&server, "vm.shutdown", "")?;
+        server.is_back_at(&before);
+    }
     put(&server, "vmm.shutdown", "")
 }
 

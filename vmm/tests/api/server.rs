@@ -32,10 +32,15 @@ impl Server {
     }
 
     pub(crate) fn with(options: &[&str]) -> Self {
+        Self::writing(options, Stdio::null())
+    }
+
+    /// One whose standard output is `stdout`.
+    pub(crate) fn writing(options: &[&str], stdout: Stdio) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new(FLATBOOT);
         command.args(options).current_dir(directory.path()).args(["--api-socket", "path=socket"]);
-        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(stdout).spawn().unwrap();
         let mut server = Self { child, directory };
         server.wait_for("no socket", |server| UnixStream::connect(server.socket()).is_ok());
         // The last of what it has from the beginning.
