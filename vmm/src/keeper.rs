@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::process::{self, Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::{env, thread};
 
 use rustix::io::Errno;
@@ -19,7 +19,8 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::devices::bus::lock;
 use crate::field::Field;
-use crate::signals;
+use crate::signals::{self, Wishes};
+use crate::stdio;
 
 const RESTART: Field = Field::section("restart_on_reset");
 
@@ -82,12 +83,17 @@ fn random() -> u64 {
 /// Whether a keeper has started this process, which then ends when that one does.
 #[must_use]
 pub fn is_kept() -> bool {
-    let is_ours = |keeper: i32| getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == keeper);
-    // Of another process's environment it may have been inherited.
-    let Some(Told { keeper, .. }) = kept().filter(|told| is_ours(told.keeper)) else { return false };
+    static IS_KEPT: OnceLock<bool> = OnceLock::new();
+    *IS_KEPT.get_or_init(ask_to_end_with_keeper)
+}
+
+/// Whether there is one. If it has ended already, so does this process: nobody is there who would end it.
+fn ask_to_end_with_keeper() -> bool {
+    let Some(Told { keeper, .. }) = kept() else { return false };
     let asked = set_parent_process_death_signal(Some(Signal::KILL));
-    if asked.is_err() || !is_ours(keeper) {
-        // It has ended before it was asked about: so does this process.
+    let is_there = getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == keeper);
+    if asked.is_err() || !is_there {
+        stdio::tell(&format!("flatboot: error: {KEPT}: process {keeper}, which has started this one, is gone"));
         process::exit(1);
     }
     true
@@ -140,14 +146,15 @@ impl Passing {
         let passed = Arc::new(Mutex::new(Passed::default()));
         let shared = Arc::clone(&passed);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut wishes = Wishes::default();
             for info in &mut signals {
                 let mut passed = lock(&shared);
                 passed.asked = true;
-                // A key that is pressed strikes the VM's process, too; a second signal would end the guest at once.
-                let signal = Signal::from_named_raw(info.si_signo).filter(|_| info.si_code != SI_KERNEL);
-                if let (Some(signal), Some(to)) = (signal, passed.to) {
+                // A key that is pressed strikes the VM's process, too.
+                let is_here_alone = info.si_code != SI_KERNEL;
+                if let Some(to) = passed.to.filter(|_| is_here_alone && wishes.is_new(info.si_signo)) {
                     // It may be over: then there is nothing to end.
-                    let _ = kill_process(to, signal);
+                    let _ = kill_process(to, signals::PASSED_ON);
                 }
             }
         })?;

@@ -5,11 +5,13 @@
 use std::fs;
 use std::io;
 use std::mem;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -40,35 +42,70 @@ impl Stop {
     }
 }
 
-/// Listens from now on: each signal is told by `tell`, and the first one to `stop`. One that comes while `starting` ends the
-/// process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power off. SIGHUP is told
-/// once. `begin` is the first that the thread does which listens; it ends if there is nothing to keep.
+/// By which a keeper passes a signal on to the VM's process, which may have got the same signal itself.
+pub const PASSED_ON: Signal = Signal::USR1;
+
+/// Which signals are wishes of their own.
+#[derive(Debug, Default)]
+pub struct Wishes {
+    hung_up: bool,
+    own: u32,
+    passed_on: u32,
+}
+
+impl Wishes {
+    /// Whether `signal` is a new wish. The end of a terminal is told by the kernel and by the shell, and a signal to all of a
+    /// process group, as a shell and systemd send it, comes once more by way of the keeper: that must not be two.
+    pub fn is_new(&mut self, signal: i32) -> bool {
+        if signal == SIGHUP && mem::replace(&mut self.hung_up, true) {
+            return false;
+        }
+        let before = self.own.max(self.passed_on);
+        *(if signal == PASSED_ON.as_raw() { &mut self.passed_on } else { &mut self.own }) += 1;
+        self.own.max(self.passed_on) > before
+    }
+}
+
+/// Listens from now on: each signal that is a [new wish](Wishes) is told by `tell`, and the first one to `stop`. One that comes
+/// while `starting` ends the process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power
+/// off. `begin` is the first that the thread does which listens; it ends if there is nothing to keep. If it is `kept`, a keeper
+/// passes signals on.
 pub fn listen<G>(
+    kept: bool,
     tell: impl Fn() + Send + 'static,
     stop: Stop,
     starting: Arc<AtomicBool>,
     leave: impl Fn() + Send + 'static,
     begin: impl FnOnce() -> Option<G> + Send + 'static,
 ) -> io::Result<()> {
-    let mut signals = Signals::new(heard_here())?;
+    let first = process::id() == 1;
+    let passed_on = kept.then_some(PASSED_ON.as_raw());
+    let mut signals = Signals::new(heard_here().into_iter().chain(passed_on))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Some(_kept) = begin() else { return };
-        let mut hung_up = false;
+        let mut wishes = Wishes::default();
         for signal in signals.forever() {
-            // The end of a terminal is told by the kernel and by the shell: that must not be two wishes.
-            if signal == SIGHUP && mem::replace(&mut hung_up, true) {
+            if !wishes.is_new(signal) {
                 continue;
             }
             if starting.load(Ordering::Acquire) {
                 leave();
-                // It does not come back.
-                let _ = emulate_default_handler(signal);
+                end(signal, first);
             }
             stop.ask();
             tell();
         }
     })?;
     Ok(())
+}
+
+/// Ends the process as `signal` does; the `first` one of a container, to which it does nothing, with the status that stands for it.
+fn end(signal: i32, first: bool) -> ! {
+    if !first {
+        // It does not come back.
+        let _ = emulate_default_handler(signal);
+    }
+    process::exit(128 + signal)
 }
 
 /// The signals that this process listens for.
@@ -89,6 +126,21 @@ fn heard(status: &str) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_on_two_ways_is_one_wish() {
+        const PASSED_ON: i32 = super::PASSED_ON.as_raw();
+        for (signals, expected) in [
+            (&[SIGTERM, SIGTERM][..], &[true, true][..]),
+            (&[SIGTERM, PASSED_ON, PASSED_ON, SIGTERM], &[true, false, true, false]),
+            (&[PASSED_ON, SIGINT, SIGTERM], &[true, false, true]),
+            (&[SIGHUP, SIGHUP, PASSED_ON, SIGTERM], &[true, false, false, true]),
+        ] {
+            let mut wishes = Wishes::default();
+            let new: Vec<_> = signals.iter().map(|signal| wishes.is_new(*signal)).collect();
+            assert_eq!(new, expected, "{signals:?}");
+        }
+    }
 
     #[test]
     fn what_is_ignored_stays_so() {

@@ -201,11 +201,15 @@ const API: &[Call] = &[
     Call(libc::SYS_fcntl, OneOf(1, &[word(libc::F_GETFL), word(libc::F_SETFL)])),
 ];
 
-/// Gives up the socket when a signal ends a server whose VM is about to start, and the process by that signal.
+/// Gives up the socket when a signal ends a server whose VM is about to start, and the process by that signal, which a keeper may have
+/// passed on.
 const LEAVE: &[Call] = &[
     Call(libc::SYS_statx, Always),
     Call(libc::SYS_unlink, Always),
-    Call(libc::SYS_rt_sigaction, OneOf(0, &[word(libc::SIGTERM), word(libc::SIGINT), word(libc::SIGHUP)])),
+    Call(
+        libc::SYS_rt_sigaction,
+        OneOf(0, &[word(libc::SIGTERM), word(libc::SIGINT), word(libc::SIGHUP), word(libc::SIGUSR1)]),
+    ),
 ];
 
 /// What the kernel is to seem not to have, for kinds that start threads: the arguments of clone3 are in memory, where no filter can look.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use std::{io, mem};
+use std::{io, mem, process};
 
 use kvm_ioctls::Kvm;
 
@@ -35,6 +35,7 @@ use crate::chain::chain;
 use crate::config::VmConfig;
 use crate::ending::Ending;
 use crate::events::Events;
+use crate::keeper;
 use crate::leave::Leave;
 use crate::sandbox::{Jail, Kind};
 use crate::signals::{self, Stop};
@@ -176,15 +177,17 @@ impl Vmm {
         if !mem::replace(&mut self.listening, true) {
             let (caller, leave) = (self.caller(), self.leave());
             let leave = move || leave.close();
-            signals::listen(move || caller.signal(), self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
+            let (tell, kept) = (move || caller.signal(), keeper::is_kept());
+            signals::listen(kept, tell, self.stop.clone(), Arc::clone(&self.starting), leave, begin)?;
         }
         Ok(())
     }
 
-    /// Hears signals already if a start makes what must not be left behind: somebody has to remove it.
+    /// Hears signals already if a start makes what must not be left behind: somebody has to remove it. The first process of a
+    /// container always does, as it gets no signal that it does not hear.
     fn hear_early(&mut self, config: &VmConfig) -> Result<(), StartError> {
         let sockets: Vec<_> = config.sockets().map(Path::to_owned).collect();
-        if sockets.is_empty() || self.listening {
+        if (sockets.is_empty() && process::id() != 1) || self.listening {
             return Ok(());
         }
         let beside = if config.landlock() { sockets } else { Vec::new() };

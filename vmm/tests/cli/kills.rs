@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpgid};
 
 use super::FLATBOOT;
 use super::host::{Host, Needs};
@@ -35,6 +36,7 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
             asked_to_end(&["--vsock cid=3,socket=socket", "--vsock cid=3,socket=socket --restart-on-reset"])
         }),
         trial("asked to end as soon as its socket is there: it is gone", ends_with_its_socket),
+        trial("a signal to all of a process group is one wish, passed on by a keeper or not", struck_together),
         hangs_up(host),
         trial("one that was started to ignore SIGHUP lives on", ignores_hang_ups),
     ]
@@ -42,6 +44,8 @@ pub(crate) fn trials(host: &Host) -> Vec<Trial> {
 
 /// A start holds the disk's lock, the socket and the console's file. The one after it takes them all, or says what is in its way.
 fn killed(options: &str) -> Result<(), Failed> {
+    // A VM whose keeper is gone becomes this one's child.
+    set_child_subreaper(Some(getpid()))?;
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("kernel"), program(RUNS))?;
     fs::write(directory.path().join("disk"), [0; 4096])?;
@@ -54,7 +58,9 @@ fn killed(options: &str) -> Result<(), Failed> {
         thread::sleep(delay);
         child.kill()?;
         let (status, said) = ended(child)?;
-        let killed = status.signal() == Some(9) && !said.contains("error");
+        // A VM that had not begun when its keeper was gone says so.
+        let killed =
+            status.signal() == Some(9) && said.lines().all(|line| !line.contains("error") || line.ends_with("is gone"));
         assert!(killed, "killed {delay:?} after its start: {status}: {said}");
     }
     runs(directory.path(), options)?;
@@ -143,6 +149,27 @@ fn hung_up() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A shell and systemd send it to the keeper and to the VM's process, to which the keeper passes it on. The second one is another.
+fn struck_together() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("kernel"), program(RUNS))?;
+    fs::write(directory.path().join("disk"), [0; 4096])?;
+    for signals in [1, 2] {
+        let child = until_it_runs(directory.path(), "--shutdown-timeout 2 --restart-on-reset")?;
+        let begin = Instant::now();
+        for _ in 0..signals {
+            send(&format!("-{}", child.id()), "TERM")?;
+            thread::sleep(Duration::from_millis(500));
+        }
+        let (status, said) = ended(child)?;
+        let waited = begin.elapsed() >= Duration::from_secs(2);
+        let ended_by_second = said.contains("second signal");
+        let as_told = status.code() == Some(6) && ended_by_second == (signals == 2) && waited != ended_by_second;
+        assert!(as_told, "{signals}: {status} after {:?}: {said}", begin.elapsed());
+    }
+    Ok(())
+}
+
 /// As nohup(1) has it: the guest is not even asked, so SIGTERM is the first wish.
 fn ignores_hang_ups() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
@@ -177,7 +204,9 @@ fn random() -> u64 {
 }
 
 fn start(directory: &Path, options: &str) -> Result<Child, Failed> {
-    start_with(directory, &format!("--api-socket path=socket {options}"))
+    // What serves requests has no keeper.
+    let socket = if options.contains("--restart-on-reset") { "" } else { "--api-socket path=socket" };
+    start_with(directory, &format!("{socket} {options}"))
 }
 
 fn start_with(directory: &Path, options: &str) -> Result<Child, Failed> {
@@ -185,17 +214,25 @@ fn start_with(directory: &Path, options: &str) -> Result<Child, Failed> {
     let arguments = format!("run --kernel kernel {memory} --disk path=disk --rng off --serial file=console {options}");
     let mut flatboot = Command::new(FLATBOOT);
     flatboot.args(arguments.split_whitespace()).current_dir(directory);
+    // A group of its own, as a shell gives it.
+    let flatboot = flatboot.process_group(0);
     Ok(flatboot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
 }
 
-/// How it ended and what it said. Standard error ends when nobody has it any more: with the last of its processes.
+/// How it ended and what it said, when the last of its processes has: what they had is free then.
 fn ended(child: Child) -> Result<(ExitStatus, String), Failed> {
+    let group = Pid::from_child(&child);
     let output = child.wait_with_output()?;
+    while waitpgid(group, WaitOptions::empty()).is_ok() {}
     Ok((output.status, String::from_utf8(output.stderr)?))
 }
 
 fn kill(child: &Child, signal: &str) -> Result<(), Failed> {
-    Command::new("kill").args(["-s", signal, &child.id().to_string()]).status()?;
+    send(&child.id().to_string(), signal)
+}
+
+fn send(to: &str, signal: &str) -> Result<(), Failed> {
+    Command::new("kill").args(["-s", signal, "--", to]).status()?;
     Ok(())
 }
 
