@@ -170,9 +170,15 @@ fn path_of(field: &str, url: &str) -> Result<PathBuf, String> {
 }
 
 fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
-    if handed.more {
+    if handed.lost && handed.descriptors.len() >= DESCRIPTORS_MAX {
         return Err(format!(
             "more than {DESCRIPTORS_MAX} descriptors came with the request: must be one for each pair of queues"
+        ));
+    }
+    if handed.lost {
+        return Err(format!(
+            "of the descriptors that came with the request this process can have only {}: ulimit -n must be larger",
+            handed.descriptors.len()
         ));
     }
     NetOption::from_client(body)?.handed(handed.descriptors)

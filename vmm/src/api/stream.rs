@@ -22,7 +22,7 @@ pub(super) const DESCRIPTORS_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
     descriptors: Vec<OwnedFd>,
-    /// There were more.
+    /// There were more than there was room for, here or in this process.
     lost: bool,
 }
 
@@ -32,14 +32,14 @@ pub(super) struct Handed {
     /// Those that there was room for.
     pub(super) descriptors: Vec<OwnedFd>,
     /// Whether there were more.
-    pub(super) more: bool,
+    pub(super) lost: bool,
 }
 
 impl Arrived {
     /// All that have come since this was asked last.
     pub(super) fn take(&mut self) -> Handed {
         let Self { descriptors, lost } = std::mem::take(self);
-        Handed { descriptors, more: lost }
+        Handed { descriptors, lost }
     }
 
     fn add(&mut self, descriptor: OwnedFd) {

@@ -2,6 +2,7 @@
 //! What the owner of a VM does when it is asked from outside.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::call::{Answer, Call, Info, InfoState};
 use super::error::VmmError;
@@ -90,6 +91,8 @@ impl Vmm {
         self.running()?.state().after(Step::Resume)?;
         self.events.vm("resuming");
         self.running()?.resume()?;
+        // A guest that rests can do nothing for it: the time that it has begins anew.
+        self.resizing.iter_mut().for_each(|resizing| resizing.since = Instant::now());
         self.events.vm("resumed");
         Ok(())
     }
