@@ -101,7 +101,7 @@ fn reset(lab: &Lab) -> Result<(), Failed> {
 /// once more: a processor that is held up at such a moment hides a jump, a clock that is wrong does so each time.
 fn pauses(lab: &Lab) -> Result<(), Failed> {
     if let Err(missing) = paused(lab)? {
-        println!("AGAIN: {missing}");
+        eprintln!("AGAIN: {missing}");
         paused(lab)??;
     }
     Ok(())
