@@ -2,7 +2,7 @@
 /*
  * How long it takes to move memory, by one thread, which is as without the series, and by as many as are of use, by turns:
  * with move_pages(), by size and number of pages, on idle and on busy CPUs; and 2 GiB because their blocks go offline. It
- * fails where more threads take longer, or do not help enough.
+ * fails where more threads take longer, or do not help enough. With the argument "threads": by so many threads in turn.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -15,11 +15,12 @@
 #define FEW_ROUNDS	11	/* at least, of what takes long */
 #define MOVED		(4UL << 30)	/* in between so many bytes in all */
 #define OFFLINE		(2UL << 30)
+#define MOST_THREADS	16	/* that the sysctl takes */
 #define NO_BLOCK	4096	/* larger than any block's number here */
 #define ONE		0
 #define SEVERAL		1
 
-static const char *const threads[] = { [ONE] = "1", [SEVERAL] = "0" };
+static const char *threads[] = { [ONE] = "1", [SEVERAL] = "0" };
 static atomic_bool stop;
 
 static int by_size(const void *a, const void *b)
@@ -131,6 +132,22 @@ static void measure_sizes(const char *state, double help)
 		measure_moves(state, pages, HUGE, pages >= 64 ? help : 0.95);
 }
 
+/* By 2, 4, 8 and 16 threads, as far as there are CPUs. */
+static int measure_by_threads(void)
+{
+	char count[24], state[32];
+
+	for (long nr = 2; nr <= MOST_THREADS && nr <= sysconf(_SC_NPROCESSORS_ONLN); nr *= 2) {
+		snprintf(count, sizeof(count), "%ld", nr);
+		snprintf(state, sizeof(state), "%ld threads", nr);
+		threads[SEVERAL] = count;
+		measure_moves(state, 1024, PAGE, 0.95);
+		for (size_t pages = 16; pages <= 256; pages *= 4)
+			measure_moves(state, pages, HUGE, 0.95);
+	}
+	return tap_done();
+}
+
 static void *spin(void *unused)
 {
 	while (!stop)
@@ -227,12 +244,14 @@ static void measure_offlining(const char *name, size_t step)
 	give_back(&m);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	if (!can_move()) {
 		tap_skip("moving pages", "no " THREADS ", no second node, or no counts of events");
 		return 4;
 	}
+	if (argc > 1 && !strcmp(argv[1], "threads"))
+		return measure_by_threads();
 	measure_sizes("idle", 1.5);
 	measure_on_busy_cpus();
 	measure_offlining("2 GiB of huge pages offline", HUGE);
