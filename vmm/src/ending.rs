@@ -63,7 +63,7 @@ impl From<GuestRequest> for Ending {
         match request {
             GuestRequest::PowerOff => Self::PowerOff,
             GuestRequest::Reset => Self::Reset,
-            GuestRequest::Panic => Self::Panic,
+            GuestRequest::Panic | GuestRequest::PanicSaid => Self::Panic,
             GuestRequest::NoLoader => Self::NoLoader,
             GuestRequest::FirmwareFailed => Self::FirmwareFailed,
         }

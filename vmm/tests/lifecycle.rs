@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A VM in this process, paused and resumed while its guest writes to the serial port as fast as it can.
 //!
-//! The guest is a loop of two instructions, which any KVM that opens can run.
+//! The guest is a loop of a few instructions, which any KVM that opens can run.
 #![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
 use std::fs;
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatboot::config::{RawConfig, ShapeArgs, VmConfig};
+use flatboot::ending::Ending;
 use flatboot::events::Events;
 use flatboot::sandbox::Jail;
 use flatboot::vm;
@@ -23,6 +24,16 @@ mod images;
 
 /// `mov dx, 0x3f8; mov al, 'R'; 1: out dx, al; jmp 1b`
 const WRITER: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xfd];
+/// It tells pvpanic at port 0x505 that it panics, writes `R`, and so on:
+/// `1: mov dx, 0x505; mov al, 1; out dx, al; mov dx, 0x3f8; mov al, 'R'; out dx, al; jmp 1b`
+const PANICS: &[u8] = &[0x66, 0xba, 0x05, 0x05, 0xb0, 1, 0xee, 0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xeb, 0xf0];
+/// It makes the mark of a kernel that has said why it panics, but has not, panics, writes `R`, makes the mark, and writes `X`:
+/// `mov al, 0x5f; out 0x80, al; mov dx, 0x505; mov al, 1; out dx, al; mov dx, 0x3f8; mov al, 'R'; out dx, al;
+/// mov al, 0x5f; out 0x80, al; mov al, 'X'; 1: out dx, al; jmp 1b`
+const HAS_SAID: &[u8] = &[
+    0xb0, 0x5f, 0xe6, 0x80, 0x66, 0xba, 0x05, 0x05, 0xb0, 1, 0xee, 0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xb0,
+    0x5f, 0xe6, 0x80, 0xb0, b'X', 0xee, 0xeb, 0xfd,
+];
 const PAUSES: usize = 100;
 const LIVES: usize = 50;
 
@@ -31,6 +42,7 @@ fn main() -> ExitCode {
     let tests = [
         ("a VM pauses and resumes", pauses as fn() -> Result<(), Failed>),
         ("what a VM has made is known until it ends", known),
+        ("a guest that panics goes on until it has said why", last_words),
     ];
     let trials = tests.map(|(name, body)| {
         if let Some(error) = &missing {
@@ -45,10 +57,13 @@ fn main() -> ExitCode {
 
 /// A VM in `directory`, whose guest writes to its serial port, the file `console`.
 fn writer(directory: &Path) -> RawConfig {
+    guest(directory, WRITER)
+}
+
+/// The same with a guest that is `code`.
+fn guest(directory: &Path, code: &[u8]) -> RawConfig {
     let kernel = directory.join("kernel");
-    let mut image = images::vmlinux();
-    image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
-    fs::write(&kernel, image).unwrap();
+    fs::write(&kernel, images::vmlinux_of(code)).unwrap();
     RawConfig {
         kernel: Some(kernel),
         // The second vCPU waits for its start all the time.
@@ -146,6 +161,22 @@ fn known() -> Result<(), Failed> {
     has(0, "delete");
     caller.ask(Call::Quit)?;
     owner.join().map_err(|_| "the VM's thread has panicked")??;
+    Ok(())
+}
+
+/// pvpanic is told before the console, so who hears of a panic there waits: for a moment, or for the mark that all has been said.
+fn last_words() -> Result<(), Failed> {
+    for (code, has_said) in [(PANICS, false), (HAS_SAID, true)] {
+        let directory = tempfile::tempdir()?;
+        let mut vmm = Vmm::new(Restart::Outside, Events::default(), Jail::none());
+        vmm.create(VmConfig::try_from(guest(directory.path(), code))?)?;
+        vmm.boot(Origin::default())?;
+        let over = vmm.serve()?.ok_or("it was ended")?;
+        assert_eq!(over.ending, Ending::Panic);
+        let console = fs::read(directory.path().join("console"))?;
+        assert!(console.iter().all(|byte| *byte == b'R'), "it ran on after the mark");
+        assert!(if has_said { console.len() == 1 } else { !console.is_empty() }, "{} bytes, {has_said}", console.len());
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("endings::reset", |lab| ending(lab, "flatboot.end=reboot", 0, "guest asked for a reset")),
     ("endings::reset_by_keyboard_controller", |lab| ending(lab, "flatboot.end=reboot reboot=k", 0, "reset")),
     ("endings::panic", |lab| ending(lab, "flatboot.end=panic", 3, "panicked")),
+    ("endings::panic_says_why", says_why),
     ("endings::init_exits", |lab| ending(lab, "flatboot.end=exit", 3, "panicked")),
     ("endings::no_init", no_init),
     ("endings::triple_fault", |lab| ending(lab, "flatboot.end=reboot reboot=t", 4, "triple fault")),
@@ -26,6 +27,14 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
 
 fn ending(lab: &Lab, cmdline: &str, code: u8, words: &str) -> Result<(), Failed> {
     lab.ends(&lab.guest().cmdline(cmdline), code, words).map(drop)
+}
+
+/// The kernel tells pvpanic first, and then the console what it was asked to print of its memory.
+fn says_why(lab: &Lab) -> Result<(), Failed> {
+    let guest = lab.guest().cmdline("flatboot.end=panic panic_print=2");
+    let ended = lab.ends(&guest, 3, "panicked")?;
+    let console = String::from_utf8_lossy(&ended.outcome.stdout);
+    require(console.contains("Mem-Info:"), || lab.describe(&guest, &ended).message().unwrap_or_default().to_owned())
 }
 
 /// Without a root file system the kernel panics before user space.

@@ -2,6 +2,7 @@
 //! The vCPUs' threads, and what each does before the guest runs.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::devices::Buses;
 use super::entry::Context;
@@ -29,6 +30,7 @@ pub(super) fn start(
         counters: Arc::clone(counters),
         jail: context.jail.clone(),
         timeline: Arc::clone(&context.timeline),
+        panicked: AtomicBool::new(false),
     });
     // What was saved has its pages where it has them.
     let tasks = if saved.is_some() { idle(platform) } else { tasks(platform) };

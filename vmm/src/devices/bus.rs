@@ -14,8 +14,10 @@ pub enum GuestRequest {
     PowerOff,
     /// Start the machine again.
     Reset,
-    /// The guest says that its kernel panicked.
+    /// The guest says that its kernel panics. It may not have said yet why: kernels tell the machine first, then the console.
     Panic,
+    /// The kernel that panicked has written to its console all that it had to say.
+    PanicSaid,
     /// Firmware says that it found nothing to boot.
     NoLoader,
     /// Firmware says that it cannot go on.

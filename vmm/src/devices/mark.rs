@@ -27,7 +27,8 @@ impl fmt::Debug for MarkPort {
 impl MarkPort {
     /// `sink` gets each mark. It takes the time itself, first of all, and must be quick. `firmware` says whether the guest starts
     /// with firmware, which can end the VM by a mark once it has said by one that it has begun, and until something else has
-    /// taken over. Others cannot: firmware writes how far it is to this port, and kernels any byte, for delays. One that panics says so by pvpanic.
+    /// taken over. Others cannot: firmware writes how far it is to this port, and kernels any byte, for delays. One that panics says
+    /// so by pvpanic; the mark then says that it has said why.
     #[must_use]
     pub fn new(firmware: bool, sink: Box<dyn FnMut(u8) + Send>) -> Self {
         Self { sink, firmware, known: false, warned: false }
@@ -52,6 +53,7 @@ impl BusDevice for MarkPort {
         match code {
             marks::FIRMWARE_NO_LOADER if self.known => Some(GuestRequest::NoLoader),
             marks::FIRMWARE_FAILED if self.known => Some(GuestRequest::FirmwareFailed),
+            marks::PANIC => Some(GuestRequest::PanicSaid),
             _ => None,
         }
     }
@@ -104,8 +106,9 @@ mod tests {
                     Access::Write { offset: 0, data } => data.first().copied(),
                     _ => None,
                 };
-                // Kernels that know no marks write any byte here, to wait a moment: none of it ends the VM, 0x5f neither.
-                prop_assert_eq!(apply(&mut port, &access), None);
+                // Kernels that know no marks write any byte here, to wait a moment: none of it ends a VM whose kernel has not panicked.
+                let said = (code == Some(marks::PANIC)).then_some(GuestRequest::PanicSaid);
+                prop_assert_eq!(apply(&mut port, &access), said);
                 prop_assert_eq!(marks.try_recv().ok(), code);
             }
         }

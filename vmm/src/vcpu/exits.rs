@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a vCPU stops for, and who answers.
 
+use std::sync::atomic::Ordering;
+
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::Shared;
@@ -39,7 +41,7 @@ pub(super) fn complete(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> Option
 /// One `KVM_RUN` and what it asks for.
 pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> After {
     let over = |what: String| After::Over(Ending::Kvm { vcpu: index, what });
-    let asked = |request: Option<GuestRequest>| request.map_or(After::Run, |request| After::Over(request.into()));
+    let asked = |request: Option<GuestRequest>| request.map_or(After::Run, |request| asked(request, shared));
     let result = vcpu.run();
     shared.counters.exit(index, kind(&result));
     match result {
@@ -68,6 +70,17 @@ pub(super) fn step(vcpu: &mut VcpuFd, index: u16, shared: &Shared) -> After {
             _ => over(error.to_string()),
         },
     }
+}
+
+/// What a write asks of the whole machine.
+fn asked(request: GuestRequest, shared: &Shared) -> After {
+    match request {
+        GuestRequest::Panic => shared.panics(),
+        // Kernels that know no marks write any byte to that port, for delays.
+        GuestRequest::PanicSaid if !shared.panicked.load(Ordering::Relaxed) => {}
+        over => return After::Over(over.into()),
+    }
+    After::Run
 }
 
 /// What a page that the host does not have means, and which it is, where KVM says so

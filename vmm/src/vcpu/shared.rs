@@ -2,9 +2,11 @@
 //! What the vCPUs' threads have in common.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::devices::Bus;
 use crate::ender::Ender;
+use crate::ending::Ending;
 use crate::memory::GuestMemory;
 use crate::observe::counters::Counters;
 use crate::sandbox::Jail;
@@ -30,4 +32,15 @@ pub struct Shared {
     pub jail: Jail,
     /// Where the boot CPU marks its first run.
     pub timeline: Arc<Timeline>,
+    /// Whether the guest has said that its kernel panics.
+    pub panicked: AtomicBool,
+}
+
+impl Shared {
+    /// The guest's kernel panics. It goes on, as it may have more to say; its owner knows for how long.
+    pub(super) fn panics(&self) {
+        if !self.panicked.swap(true, Ordering::Relaxed) {
+            self.ender.end(Ending::Panic);
+        }
+    }
 }

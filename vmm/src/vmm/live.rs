@@ -30,6 +30,8 @@ use crate::vm;
 const REST: Duration = Duration::from_secs(5);
 /// How long vCPUs may take to end. Nothing depends on that they have.
 const FINISH: Duration = Duration::from_millis(500);
+/// How long a guest whose kernel panics may go on to say why, unless it says that it has.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a guest is asked to power off.
 const PRESS_AGAIN: Duration = Duration::from_secs(5);
 
@@ -62,6 +64,8 @@ pub(super) struct Live {
     asked: Option<Instant>,
     /// How long after that the power button is pressed again.
     again: Duration,
+    /// When its kernel said that it panics.
+    panicked: Option<Instant>,
     since: Instant,
     aftermath: Aftermath,
 }
@@ -115,6 +119,7 @@ impl Live {
             shutdown_timeout,
             asked: None,
             again: PRESS_AGAIN,
+            panicked: None,
             since: Instant::now(),
             aftermath,
         })
@@ -196,13 +201,31 @@ impl Live {
         self.again = PRESS_AGAIN;
     }
 
-    /// When something is to be done although nobody says anything, once the guest has been asked to power off.
+    /// How it ends, as it says that it ends so. One whose kernel panics for the first time has a moment yet, and ends by nothing else then.
+    pub(super) fn ends(&mut self, ending: Ending) -> Option<Ending> {
+        if self.panicked.is_some() {
+            return Some(Ending::Panic);
+        }
+        if ending != Ending::Panic {
+            return Some(ending);
+        }
+        self.panicked = Some(Instant::now());
+        None
+    }
+
+    /// When something is to be done although nobody says anything, once the guest has panicked or been asked to power off.
     pub(super) fn alarm(&self) -> Option<Instant> {
-        self.asked?.checked_add(self.again.min(self.shutdown_timeout))
+        match self.panicked {
+            Some(panicked) => Some(panicked + LAST_WORDS),
+            None => self.asked?.checked_add(self.again.min(self.shutdown_timeout)),
+        }
     }
 
     /// Does what is to be done then: asks again, since a guest that is still starting has not heard; or says how the VM ends.
     pub(super) fn late(&mut self) -> Option<Ending> {
+        if self.panicked.is_some() {
+            return Some(Ending::Panic);
+        }
         if self.asked.is_some_and(|asked| asked.elapsed() < self.shutdown_timeout) {
             self.again += PRESS_AGAIN;
             return self.press_power_button().err().map(|error| Ending::Internal { what: error.to_string() });

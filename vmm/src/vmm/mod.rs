@@ -368,8 +368,9 @@ impl Vmm {
         }
     }
 
-    /// The VM has ended by itself.
+    /// The VM has ended by itself, or is about to; then it is not over yet.
     fn ended(&mut self, ending: Ending) -> Option<Over> {
+        let ending = self.live()?.ends(ending)?;
         let live = self.take_live()?;
         let pause = if live.age() < SOON { BACK_OFF } else { Duration::ZERO };
         let (aftermath, kvm) = live.finish();

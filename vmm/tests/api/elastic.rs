@@ -85,15 +85,8 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Writes a kernel that is `program`. A VM that starts with it.
 fn vm(server: &Server, program: &[u8]) -> String {
-    /// Where the image says how long its segment is, and where the segment is.
-    const LENGTH: usize = 64 + 32;
-    const SEGMENT: usize = 0x100;
-
     let path = |name: &str| server.directory.path().join(name);
-    let mut image = images::vmlinux();
-    image[LENGTH..][..8].copy_from_slice(&(program.len() as u64).to_le_bytes());
-    image[SEGMENT..][..program.len()].copy_from_slice(program);
-    fs::write(path("kernel"), image).unwrap();
+    fs::write(path("kernel"), images::vmlinux_of(program)).unwrap();
     json!({
         "payload": {"kernel": path("kernel")}, "memory": {"size": SIZE, "max": MAX},
         "serial": {"mode": "File", "file": path("console")}, "console": {"mode": "Off"},

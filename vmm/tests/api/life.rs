@@ -51,9 +51,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 pub(crate) fn vm(server: &Server) -> String {
     let path = |name: &str| server.directory.path().join(name);
-    let mut image = images::vmlinux();
-    image[0x100..][..WRITER.len()].copy_from_slice(WRITER);
-    fs::write(path("kernel"), image).unwrap();
+    fs::write(path("kernel"), images::vmlinux_of(WRITER)).unwrap();
     fs::write(path("disk"), [0; 4096]).unwrap();
     json!({
         "payload": {"kernel": path("kernel")}, "cpus": {"boot_vcpus": 2, "max_vcpus": 2},
@@ -80,9 +78,7 @@ fn put(server: &Server, name: &str, body: &str) -> Result<(), Failed> {
 /// A VM whose guest does nothing but reset.
 fn resetting(server: &Server) -> String {
     let mut vm: Value = serde_json::from_str(&vm(server)).unwrap();
-    let mut image = images::vmlinux();
-    image[0x100..][..RESET.len()].copy_from_slice(RESET);
-    fs::write(server.directory.path().join("kernel"), image).unwrap();
+    fs::write(server.directory.path().join("kernel"), images::vmlinux_of(RESET)).unwrap();
     vm["restart_on_reset"] = json!(true);
     vm.to_string()
 }

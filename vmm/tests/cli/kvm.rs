@@ -121,10 +121,7 @@ pub(crate) const RESET: &[u8] = &[0x66, 0xba, 0xf8, 0x03, 0xb0, b'R', 0xee, 0xb0
 
 /// A kernel that is nothing but `code`, in 64-bit mode.
 pub(crate) fn program(code: &[u8]) -> Vec<u8> {
-    let mut bytes = images::vmlinux();
-    assert!(code.len() <= images::TEXT.len(), "a program longer than the segment");
-    bytes[0x100..][..code.len()].copy_from_slice(code);
-    bytes
+    images::vmlinux_of(code)
 }
 
 /// The host is looked at after the guest has failed, and named.

@@ -12,6 +12,11 @@ pub(crate) const TEXT: &[u8] = b"the kernel's text";
 
 /// The smallest file that looks like Linux: ELF header, one segment, its bytes, and a section header table at the end.
 pub(crate) fn vmlinux() -> Vec<u8> {
+    vmlinux_of(TEXT)
+}
+
+/// The same with at most 256 bytes of `text`, which begins at the entry.
+pub(crate) fn vmlinux_of(text: &[u8]) -> Vec<u8> {
     let mut header = Elf64_Ehdr::default();
     header.e_ident[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     (header.e_type, header.e_machine, header.e_version) = (2, 62, 1);
@@ -22,14 +27,15 @@ pub(crate) fn vmlinux() -> Vec<u8> {
         p_offset: 0x100,
         p_vaddr: 0xffff_ffff_8100_0000,
         p_paddr: ENTRY,
-        p_filesz: TEXT.len() as u64,
+        p_filesz: text.len() as u64,
         p_memsz: 0x10_0000,
         ..Default::default()
     };
     let mut bytes = header.as_slice().to_vec();
     bytes.extend(segment.as_slice());
     bytes.resize(0x100, 0);
-    bytes.extend(TEXT);
+    assert!(text.len() <= 0x100, "more than there is room for");
+    bytes.extend(text);
     bytes.resize(0x200 + 2 * 64, 0);
     bytes
 }
