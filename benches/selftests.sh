@@ -65,12 +65,20 @@ memory_of() {
 	esac
 }
 
+# Of an emulated host: as many as a VM has vCPUs, where there are so many; two at least.
+host_cpus() {
+	local here
+	here=$(nproc)
+	here=$((cpus < here ? cpus : here))
+	echo $((here > 2 ? here : 2))
+}
+
 # Runs a test in a VM. What comes of it is in its console; the exit status says nothing more.
 run_test() {
 	local mode=$1 test=$2 console=$3 initramfs=$selftests/selftests.cpio words
 	[ "$test" != stress ] || initramfs=$selftests/with-stress.cpio
 	words="quiet debugfs=on memmap_init=$mode selftests=$test${seconds:+ seconds=$seconds}$(words_of "$test")"
-	"$bin/flatboot-bench" exec --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus "boot=$cpus" \
+	"$bin/flatboot-bench" exec --cpus "$(host_cpus)" --timeout $((1200 + ${seconds:-0})) -- "$PWD/$bin/flatboot" run --cpus "boot=$cpus" \
 		--memory "size=${memory:-$(memory_of "$test")}" --kernel "$vmlinux" --initramfs "$initramfs" \
 		--cmdline "$words${cmdline:+ $cmdline}" >"$console" 2>"$console.stderr" </dev/null || true
 	grep -q '"check":"done"' "$console"
