@@ -11,6 +11,7 @@ mod frame;
 mod interface;
 mod link;
 mod mac;
+mod offload;
 mod pairs;
 pub mod passt;
 pub mod statistics;

@@ -26,6 +26,7 @@ use virtio_bindings::virtio_net::{
 use super::frame::HEADER_SIZE;
 use super::link::Link;
 use super::mac::Mac;
+use super::offload::Told;
 use super::pairs::Switch;
 use super::statistics::TapStatistics;
 use crate::devices::virtio::vectors::Vectors;
@@ -77,6 +78,7 @@ pub struct Tap {
     place: Option<Place>,
     name: String,
     offloads: Offloads,
+    told: Box<Told>,
 }
 
 /// What all queues of a tap have in common.
@@ -196,7 +198,7 @@ impl Tap {
 
     fn of(file: File, name: String, state: &Arc<State>) -> io::Result<Self> {
         let (up, state) = (file.try_clone()?, Arc::clone(state));
-        Ok(Self { up, file, state, place: None, name, offloads: Offloads::default() })
+        Ok(Self { up, file, state, place: None, name, offloads: Offloads::default(), told: Box::default() })
     }
 
     /// The queues of one tap, all of which are in use.
@@ -329,7 +331,8 @@ impl Link for Tap {
     }
 
     fn accept(&mut self, features: u64) -> io::Result<()> {
-        set_offloads(self.file.as_raw_fd(), features)
+        let tap = self.file.as_raw_fd();
+        self.told.tell(tun_flags(features), |flags| set_offloads(tap, flags))
     }
 
     fn is_up(&self) -> bool {
@@ -383,13 +386,13 @@ fn is_off(tap: &File) -> bool {
     asked.iter().all(|asked| !asked.revents().contains(PollFlags::OUT))
 }
 
-/// Tells the host what a guest with these virtio `features` takes: frames without checksum, and those of many segments.
-fn set_offloads(tap: RawFd, features: u64) -> io::Result<()> {
+/// Tells the host what a guest takes: frames without checksum, and those of many segments.
+fn set_offloads(tap: RawFd, flags: c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument as a number.
-    check(unsafe { libc::ioctl(tap, libc::TUNSETOFFLOAD, c_ulong::from(tun_flags(features))) })
+    check(unsafe { libc::ioctl(tap, libc::TUNSETOFFLOAD, c_ulong::from(flags)) })
 }
 
-/// The same in the words of the host, which takes no flag without those that it builds on.
+/// What a guest with these virtio `features` takes, in the words of the host, which takes no flag without those that it builds on.
 fn tun_flags(features: u64) -> c_uint {
     let has = |bit: u32| features & (1 << bit) != 0;
     let segments = [(VIRTIO_NET_F_GUEST_TSO4, libc::TUN_F_TSO4), (VIRTIO_NET_F_GUEST_TSO6, libc::TUN_F_TSO6)];
