@@ -119,6 +119,42 @@ sed '/__jump_table/,/popsection/s/deferred_pages/other_key/' "$work/stock.s" >"$
 cp "$work/key.o" "$work/stock.o"
 sed 's/call grow/call shrink/' "$work/key.s" >"$work/behind.s" && as -o "$work/behind.o" "$work/behind.s"
 expect behind 1 $'+\tcall shrink'
+
+# Two conditions of one &&, then in another order; and what is none: another goal, a store between.
+object stock <<EOT
+	mov first(%rip), %rcx
+	test %rcx, %rcx
+	je 3f
+	cmp \$8, %esi
+	ja 3f
+	call zone_check
+3:	ret
+4:	call fail
+	ret
+$end
+EOT
+object swapped <<EOT
+	cmp \$8, %esi
+	ja 3f
+	mov first(%rip), %rcx
+	test %rcx, %rcx
+	je 3f
+	call zone_check
+3:	ret
+4:	call fail
+	ret
+$end
+EOT
+expect swapped 0 '; conditions of an && in another order'
+sed '0,/ja 3f/s//ja 4f/' "$work/swapped.s" >"$work/elsewhere.s" && as -o "$work/elsewhere.o" "$work/elsewhere.s"
+expect elsewhere 1 'fast paths that differ: get_page_from_freelist'
+sed 's/je 3f/&\n\tmov %rcx, 8(%rdi)/' "$work/stock.s" >"$work/stored.s" && as -o "$work/stored.o" "$work/stored.s"
+sed 's/je 3f/&\n\tmov %rcx, 8(%rdi)/' "$work/swapped.s" >"$work/later.s" && as -o "$work/later.o" "$work/later.s"
+cp "$work/stored.o" "$work/stock.o"
+expect later 1 'fast paths that differ: get_page_from_freelist'
+sed 's/8, %esi/7, %esi/' "$work/stored.s" >"$work/bound.s" && as -o "$work/bound.o" "$work/bound.s"
+expect bound 1 '0x7'
+
 echo 'no object' >"$work/text.o"
 expect text 2 'fast-path.pl: '
 rm "$work/text.o"
