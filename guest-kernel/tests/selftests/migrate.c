@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Moves memory between two nodes, by one thread and by several (vm.migrate_copy_threads), and looks at its content: base
- * and huge pages, while others write to them, of files, pinned, and in a cgroup whose CPU time is limited.
+ * and huge pages, while others write to them, of files, pinned, on some of the CPUs, and in cgroups whose CPU time is limited.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -12,6 +13,8 @@
 #include "tap.h"
 
 #define CGROUPS		"/tmp/cgroup"
+#define CPU_MAX		CGROUPS "/limited/cpu.max"
+#define CPU_IDLE	CGROUPS "/limited/cpu.idle"
 #define WAYS		30	/* back and forth while somebody writes */
 
 /* Somebody who counts on every page, in no order, while they are moved. */
@@ -112,6 +115,35 @@ static void file(void)
 	close(fd);
 }
 
+/* Helpers run anywhere: who may not has none by itself. On all CPUs it has. */
+static void on_some_cpus(void)
+{
+	const char *name = "nobody helps who may not run on the last CPU";
+	/* Few helpers at a time: the first CPUs are enough for them. */
+	struct memory m = take(8192, PAGE);
+	long before, by_several, helped;
+	cpu_set_t all, some;
+	char why[96];
+
+	sched_getaffinity(0, sizeof(all), &all);
+	some = all;
+	CPU_CLR(CPU_COUNT(&all) - 1, &some);
+	before = shared();
+	/* Whoever is idle is seen at one moment. */
+	for (int i = 0; i < 20; i++)
+		move(&m, (i + 1) % 2);
+	helped = shared() - before;
+	sched_setaffinity(0, sizeof(some), &some);
+	before = shared();
+	for (int i = 0; i < 20; i++)
+		move(&m, (i + 1) % 2);
+	by_several = shared() - before;
+	sched_setaffinity(0, sizeof(all), &all);
+	snprintf(why, sizeof(why), "%ld pages copied by several threads, and %ld on all CPUs", by_several, helped);
+	tap(helped && !by_several && is_whole(&m), name, why);
+	give_back(&m);
+}
+
 static long usage_us(void)
 {
 	char line[64];
@@ -131,13 +163,13 @@ static long own_us(void)
 }
 
 /* Two threads for a while; whether helpers were there, and their time is the cgroup's. */
-static void moves_in_cgroup(const char *name, const char *limit, bool helped)
+static void moves_in_cgroup(const char *name, const char *file, const char *value, bool helped)
 {
 	struct memory m = take(16, HUGE);
 	long before = shared(), own = own_us(), all = usage_us(), by_several;
 	char why[128];
 
-	write_text(CGROUPS "/limited/cpu.max", limit);
+	write_text(file, value);
 	for (int i = 0; i < 10; i++)
 		move(&m, (i + 1) % 2);
 	by_several = shared() - before;
@@ -154,14 +186,16 @@ static void cgroup(void)
 {
 	mkdir(CGROUPS, 0755);
 	if (mount("cgroup", CGROUPS, "cgroup2", 0, NULL) || write_text(CGROUPS "/cgroup.subtree_control", "+cpu") ||
-	    mkdir(CGROUPS "/limited", 0755) || access(CGROUPS "/limited/cpu.max", F_OK)) {
+	    mkdir(CGROUPS "/limited", 0755) || access(CPU_MAX, F_OK)) {
 		tap_skip("in a cgroup with limited CPU time", "no such cgroups in this kernel");
 		return;
 	}
 	write_text(CGROUPS "/limited/cgroup.procs", "0");
 	write_text(THREADS, "2");
-	moves_in_cgroup("in a cgroup with limited CPU time nobody helps", "80000 100000", false);
-	moves_in_cgroup("in one without a limit helpers' time is charged to it", "max", true);
+	moves_in_cgroup("in a cgroup with limited CPU time nobody helps", CPU_MAX, "80000 100000", false);
+	moves_in_cgroup("in one without a limit helpers' time is charged to it", CPU_MAX, "max", true);
+	moves_in_cgroup("in an idle cgroup nobody helps", CPU_IDLE, "1", false);
+	write_text(CPU_IDLE, "0");
 	write_text(THREADS, "0");
 	write_text(CGROUPS "/cgroup.procs", "0");
 }
@@ -183,6 +217,7 @@ int main(void)
 	moves_while_written_to("huge pages that are written to", HUGE);
 	write_text(THREADS, "0");
 	file();
+	on_some_cpus();
 	cgroup();
 	return tap_done();
 }
