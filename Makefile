@@ -95,6 +95,8 @@ ifeq ($(KERNEL),cloud)
 	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: memmap::; do \
 		cargo test --quiet -p flatboot-bench --test vm -- $$tests; done'
 else
+	guest-kernel/check-fast-path.sh
+	guest-kernel/check-switch-path.sh
 	cargo test --quiet --workspace --test host --test vm
 endif
 

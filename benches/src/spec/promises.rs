@@ -345,7 +345,7 @@ pub const PROMISES: &[Promise] = &[
     Promise {
         name: "fast-path",
         section: Section::Behaviour,
-        statement: "the page allocator's fast paths are the same machine code with the series as without it, its static branches apart",
+        statement: "the page allocator's fast paths are the same machine code with the series as without it, its static branches and the order of the conditions of an `&&` apart",
         proof: Proof::Script("guest-kernel/check-fast-path.sh"),
     },
     Promise {
