@@ -101,11 +101,19 @@ fn helped(lab: &Lab) -> Result<(), Failed> {
     require(stalls[1] < stalls[0], || format!("direct reclaims: {stalls:?}"))
 }
 
-/// Each rung by each number of threads by turns, in guests of their own for each round.
+/// Each rung by each number of threads by turns, in guests of their own for each round. Each round begins with another number, as
+/// a reading finds what the one before it has left.
 fn ladder(lab: &Lab, rounds: usize) -> Result<(), Failed> {
     let settings: Vec<_> = RUNGS.iter().flat_map(|rung| THREADS.map(|threads| (*rung, threads))).collect();
+    let in_turn = |round: usize| -> Result<Vec<Value>, Failed> {
+        let mut order = settings.clone();
+        order.chunks_mut(THREADS.len()).for_each(|rung| rung.rotate_left(round % THREADS.len()));
+        let mut reports = read(lab, 256, &order)?;
+        reports.chunks_mut(THREADS.len()).for_each(|rung| rung.rotate_right(round % THREADS.len()));
+        Ok(reports)
+    };
     // The first warms up.
-    let rounds: Vec<_> = (0..=rounds).map(|_| read(lab, 256, &settings)).collect::<Result<_, _>>()?;
+    let rounds: Vec<_> = (0..=rounds).map(in_turn).collect::<Result<_, _>>()?;
     let mut missed = Vec::new();
     let mut saturated = 0;
     for (rung, readers) in RUNGS.iter().enumerate() {
