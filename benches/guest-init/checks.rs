@@ -59,7 +59,7 @@
 //! | `echo` | a line comes from the console; `ready` asks for it | `line` |
 //! | `ledger=/dev/vda` | its ext4 takes record after record, each flushed; whoever listens is told of each: `written` | `records` |
 //! | `work=WORKLOAD` | the userland on a disk did that workload of benches/src/work.rs; no check comes after it | `name`, `rate` a second |
-//! | `readers=4@/dev/vda` | so many threads read an equal part of the disk each, from mark 0x71 on | `bytes`, `ns`, `kswapd_ms`; `stalls`: direct reclaims; pages `scanned_by_kswapd` and `_readers`, `freed_by_` them; `helped`: calls of kswapd's helpers |
+//! | `readers=4@/dev/vda` | so many threads read an equal part of the disk each, from mark 0x71 on | `bytes`, `ns`, `kswapd_ms`; `stalls`: direct reclaims; pages `scanned_by_kswapd` and `_readers`, `freed_by_` them; `helped`: calls of kswapd's helpers; `too_dear`: how often one left as its pages cost too much |
 //! | `waits=10000` | for each two processors, two threads handed each other a byte so often, from mark 0x71 on | `pairs`, `turns`, `ns` |
 //! | `programs=100` | so many programs were started and ended on each processor, from mark 0x71 on | `programs`, `ns`; `calls`, `flushes`: interrupts of other processors |
 //! | `kmalloc` | the kernel has measured kmalloc() | `sizes`: `size`; cycles to `alloc` one of many, to `free` one of many, for a `pair` of both |

@@ -15,13 +15,14 @@ use crate::{devices, files, mark};
 /// Read at a time.
 const BLOCK: usize = 128 << 10;
 /// Of /proc/vmstat, by how each begins, and what they are called in the report.
-const COUNTS: [(&str, &str); 6] = [
+const COUNTS: [(&str, &str); 7] = [
     ("allocstall_", "stalls"),
     ("pgscan_kswapd ", "scanned_by_kswapd"),
     ("pgscan_direct ", "scanned_by_readers"),
     ("pgsteal_kswapd ", "freed_by_kswapd"),
     ("pgsteal_direct ", "freed_by_readers"),
     ("kswapd_help ", "helped"),
+    ("kswapd_help_dear ", "too_dear"),
 ];
 /// Clock ticks a second, as the kernel tells them (proc(5), `USER_HZ`).
 const TICK_MS: u64 = 10;
