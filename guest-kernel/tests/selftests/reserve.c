@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Takes memory until the kernel ends who took it, with a quarter of it to be kept free: the kernel's reserve must not be
- * given out, although what is deferred counts as free and can be set up for whoever asks. Who takes it does so by single
- * pages, which need nothing but that.
+ * Takes memory until the kernel ends who took it, with a quarter of it to be kept free: the reserve must neither be
+ * given out nor set up, although what is deferred counts as free and is set up for whoever asks. Who takes it does so by
+ * single pages, which need nothing but that.
  */
 #include <signal.h>
 #include <stdlib.h>
