@@ -3,7 +3,7 @@
 //!
 //! | check | passes if | fields |
 //! |---|---|---|
-//! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones` |
+//! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones`, `blocks`: how many memory blocks are in sysfs |
 //! | `total=512M` | within ten minutes `MemTotal` is so much more than at the first of these, but for a memmap of that | `base_kib`, `total_kib` |
 //! | `rises=N` | `MemTotal` has risen N times, each told at once by mark 0x70 and a line: `rises` | `seen` |
 //! | `short=512M` | with no memory left but what the kernel keeps, pages were given back and taken, as `short` tells, until `MemTotal` rose, then so much more; none is wrong, nothing was killed | `pages`, `full`, `wrong`, `killed`; `longest_short_ns`, `longest_after_ns`: what a page took to come |
@@ -56,6 +56,7 @@
 //! | `dmesg=TEXT` | a line of the kernel log contains TEXT | `count`, `lines` (the first 32) |
 //! | `nodmesg=TEXT` | no line does | the same |
 //! | `vmstat` | /proc/vmstat can be read | `values` |
+//! | `rest=3` | for three seconds nothing was done, and since the kernel began nobody compacted or reclaimed memory | pages `compacted` and `reclaimed`: looked at for that; `deferred_kib` or null |
 //! | `echo` | a line comes from the console; `ready` asks for it | `line` |
 //! | `ledger=/dev/vda` | its ext4 takes record after record, each flushed; whoever listens is told of each: `written` | `records` |
 //! | `work=WORKLOAD` | the userland on a disk did that workload of benches/src/work.rs; no check comes after it | `name`, `rate` a second |
@@ -102,6 +103,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "showmem" => showmem::show_mem(),
         "steady" => steady::steady(needed("SECONDS")?),
         "vmstat" => memory::vmstat(),
+        "rest" => memory::rest(needed("SECONDS")?),
         "settle" => fill::settle(argument),
         "take" => fill::take(needed("N%")?),
         "hog" => hog::hog(needed("AMOUNT")?),

@@ -33,3 +33,9 @@ pub(crate) fn names(directory: &str) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Those names in a directory that are `prefix` and a number.
+pub(crate) fn numbered(directory: &str, prefix: &str) -> Vec<String> {
+    let is_numbered = |name: &String| name.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u64>().is_ok());
+    names(directory).into_iter().filter(is_numbered).collect()
+}

@@ -22,9 +22,17 @@ pub(crate) fn meminfo() -> Outcome {
     let zones = zones(&files::text("/proc/zoneinfo")?);
     let fields = json!({
         "total_kib": kib("MemTotal"), "free_kib": kib("MemFree"), "available_kib": kib("MemAvailable"),
-        "deferred_kib": kib("MemDeferred"), "zones": zones,
+        "deferred_kib": kib("MemDeferred"), "zones": zones, "blocks": blocks().len(),
     });
     Ok((!fields["total_kib"].is_null(), fields))
+}
+
+/// Where memory blocks are.
+pub(crate) const BLOCKS: &str = "/sys/devices/system/memory";
+
+/// Names of the memory blocks in sysfs; none if this kernel has no memory hot-plug.
+pub(crate) fn blocks() -> Vec<String> {
+    files::numbered(BLOCKS, "memory")
 }
 
 /// How long memory may take to come or to go: others may have their turn before.
@@ -140,6 +148,17 @@ pub(crate) fn vmstat() -> Outcome {
         .filter_map(|(name, value)| Some((name.to_owned(), value.parse::<u64>().ok()?.into())))
         .collect();
     Ok((!values.is_empty(), json!({ "values": Value::Object(values) })))
+}
+
+/// Does nothing for so long. Who has had free memory since it began looks for none: nobody has compacted or reclaimed.
+pub(crate) fn rest(seconds: &str) -> Outcome {
+    let seconds = seconds.parse().map_err(|_| format!("rest={seconds}: expected seconds"))?;
+    sleep(Duration::from_secs(seconds));
+    let vmstat = files::text("/proc/vmstat")?;
+    let deferred = meminfo_kib(&files::text("/proc/meminfo")?, "MemDeferred");
+    let [compacted, reclaimed] = ["compact_migrate_scanned", "pgscan_"].map(|name| vmstat_sum(&vmstat, name));
+    let fields = json!({ "compacted": compacted, "reclaimed": reclaimed, "deferred_kib": deferred });
+    Ok((compacted == 0 && reclaimed == 0, fields))
 }
 
 /// Takes memory until little is left, each page with a value of its own, then reads all of it back: a page that the

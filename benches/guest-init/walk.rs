@@ -16,7 +16,6 @@ const PER_PAGE: [&str; 3] = ["/proc/kpagecount", "/proc/kpageflags", "/proc/kpag
 const TEXTS: [&str; 6] =
     ["/proc/pagetypeinfo", "/proc/zoneinfo", "/proc/buddyinfo", "/proc/vmstat", "/proc/meminfo", "/proc/iomem"];
 const NODES: &str = "/sys/devices/system/node";
-const BLOCKS: &str = "/sys/devices/system/memory";
 
 /// linux/kernel-page-flags.h: bits of /proc/kpageflags.
 const BUDDY: u64 = 1 << 10;
@@ -129,10 +128,10 @@ pub(crate) fn glance() -> Result<u64, String> {
 
 /// Reads what sysfs shows of memory blocks; how many there are, none if this kernel has no memory hot-plug.
 fn memory_blocks() -> Result<u64, String> {
-    let blocks: Vec<_> = files::names(BLOCKS).into_iter().filter(|name| is_numbered(name, "memory")).collect();
+    let blocks = memory::blocks();
     for block in &blocks {
         for file in ["state", "valid_zones", "removable"] {
-            match fs::read_to_string(format!("{BLOCKS}/{block}/{file}")) {
+            match fs::read_to_string(format!("{}/{block}/{file}", memory::BLOCKS)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("{block}/{file}: {error}")),
                 _ => {}
             }
@@ -141,14 +140,10 @@ fn memory_blocks() -> Result<u64, String> {
     Ok(blocks.len() as u64)
 }
 
-fn is_numbered(name: &str, prefix: &str) -> bool {
-    name.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u64>().is_ok())
-}
-
 /// KiB of `name` in the meminfo of all nodes.
 fn sum_of_nodes(name: &str) -> Result<u64, String> {
     let mut sum = 0;
-    for node in files::names(NODES).into_iter().filter(|node| is_numbered(node, "node")) {
+    for node in files::numbered(NODES, "node") {
         let text = files::text(format!("{NODES}/{node}/meminfo"))?;
         sum += memory::node_meminfo_kib(&text, name).ok_or_else(|| format!("{node}/meminfo: no {name}"))?;
     }

@@ -55,7 +55,10 @@ fn has_memory(lab: &Lab, guest: Guest, cpus: u8, memory: &str) -> Result<(), Fai
     let present: u64 = zones(meminfo).iter().filter_map(|zone| zone["present"].as_u64()).sum();
     // All but the legacy hole of 384 KiB and the first page is present, whatever the kernel then reserves of it.
     let missing = kib(memory).saturating_sub(present * 4);
-    require(missing < 1024, || format!("{missing} KiB of {memory} are not in any zone: {meminfo}"))
+    require(missing < 1024, || format!("{missing} KiB of {memory} are not in any zone: {meminfo}"))?;
+    // Nothing can be hot-added, so that memory blocks, which are devices, need not be small.
+    let few = (1..=32).contains(&meminfo["blocks"].as_u64().unwrap_or(0));
+    require(few, || format!("{} memory blocks in sysfs", meminfo["blocks"]))
 }
 
 /// What the kernel makes of CPUID is what flatboot means, with a number of vCPUs for which APIC ids have bits to spare, too.

@@ -16,6 +16,7 @@ const TESTS: &[(&str, Body)] = &[
     ("memmap::accounts::set_at_boot", |lab| compare(lab, &["ondemand"], &SET_AT_BOOT)),
     ("memmap::accounts::set_before_memory_is_filled", |lab| compare(lab, &["async", "ondemand"], &SET)),
     ("memmap::accounts::steady_while_memory_is_filled", steady),
+    ("memmap::accounts::of_a_guest_at_rest", at_rest),
 ];
 
 /// All of these where there is a kernel of the same configuration without the series. Of a distribution's there is none.
@@ -157,4 +158,12 @@ fn steady(lab: &Lab) -> Result<(), Failed> {
     let seen = ended.report("steady").ok_or("no report")?;
     let deferred = seen["deferred_first_kib"].as_u64() > Some(1 << 20) && seen["deferred_last_kib"] == 0;
     require(deferred && seen["reads"].as_u64() > Some(100), || format!("nothing was filled meanwhile: {seen}"))
+}
+
+/// What is deferred is free in large blocks: nobody takes the little that is set up for all there is, and compacts it.
+fn at_rest(lab: &Lab) -> Result<(), Failed> {
+    let guest = lab.guest().memory("size=64G").cmdline(QUIET).cmdline("memmap_init=ondemand");
+    let ended = lab.passes(&guest.checks("rest=3,calm"))?;
+    let seen = ended.report("rest").ok_or("no report")?;
+    require(seen["deferred_kib"].as_u64() > Some(48 << 20), || format!("memory is not deferred: {seen}"))
 }
