@@ -110,7 +110,11 @@ fn resize(server: &Server, more: u64) -> (u16, String) {
 }
 
 fn resized(server: &Server, more: u64) -> Result<(), Failed> {
-    let (status, text) = resize(server, more);
+    has(server, more, resize(server, more))
+}
+
+/// The answer says that the guest has it, and it does.
+fn has(server: &Server, more: u64, (status, text): (u16, String)) -> Result<(), Failed> {
     require(status == 204, || format!("{more} MiB more: {status} {text}"))?;
     let is = server.info()["memory_actual_size"].clone();
     require(is == SIZE + more * MIB, || format!("{more} MiB more are {is} bytes"))
@@ -311,10 +315,12 @@ fn snapshot() -> Result<(), Failed> {
         comes_to_have(more.unwrap_or(512))?;
         // A guest has its memory a moment before it says that it is done.
         let begin = Instant::now();
-        while resize(&server, 128).0 == 409 && begin.elapsed() < Duration::from_secs(50) {
+        let mut answer = resize(&server, 128);
+        while answer.0 == 409 && begin.elapsed() < Duration::from_secs(50) {
             thread::sleep(Duration::from_millis(1));
+            answer = resize(&server, 128);
         }
-        resized(&server, 128)?;
+        has(&server, 128, answer)?;
         resized(&server, 1024)?;
         no_complaint(&server)?;
         require(counters(&server)["errors"] == 0, || counters(&server).to_string())?;
