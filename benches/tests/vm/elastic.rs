@@ -37,10 +37,10 @@ pub(crate) fn trials() -> [Trial; 7] {
     })
 }
 
-/// Words for these scripts: a VM of 1 GiB that can have 5 GiB (in huge pages if a third word says so), how often a check has been
+/// Words for these scripts: a VM of 1 GiB that can have 5 GiB (a third word is its `memory.thp`), how often a check has been
 /// reported, a size in MiB, flatboot's memory in KiB, and a longer wait.
 const ELASTIC: &str = r#"
-vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))${3:+, \"thp\": \"$3\"}/")"; }
+vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))${3:+, \"thp\": $3}/")"; }
 vm 1024 5120
 seen() { [ "$(grep -c "\"check\":\"$2\"" "$1")" -ge "$3" ]; }
 size() {
@@ -96,14 +96,14 @@ wait $pid; cat console
 
 /// What 1000 GiB of held memory may cost a VM of 1 GiB, of its host's memory and of its own `MemTotal`: 8000 sections of 128 MiB have
 /// to be known.
-const HELD_KIB: [u64; 2] = [4 << 10, 1 << 10];
+const HELD_KIB: u64 = 1 << 10;
 
-/// The same VM without and with held memory that it does not get, by turns. A huge page more or less is the host's choice: the least
-/// of three counts.
+/// The same VM without and with held memory that it does not get, by turns; the least of three counts. Without huge pages, of which
+/// the host gives one or two more or less for a page that a boot happens to touch.
 fn held(lab: &Lab) -> Result<(), Failed> {
     let rest = r#"
-for max in 0 1025024 0 1025024 0 1025024; do
-    put vm.delete; put vm.create "$config"; [ $max = 0 ] || vm 1024 $max
+for max in 1024 1025024 1024 1025024 1024 1025024; do
+    vm 1024 $max false
     put vm.boot; until_it seen console total 1; sleep 3; echo "took $(rss)"; put vm.shutdown; cat console
 done
 put vmm.shutdown; wait $pid
@@ -123,8 +123,9 @@ put vmm.shutdown; wait $pid
     println!(
         "1000 GiB held: the host gives {host_held} KiB and {host} without; MemTotal is {total_held} and {total} KiB"
     );
-    let [of_host, of_guest] = HELD_KIB;
-    require(host_held <= host + of_host && total_held <= total && total <= total_held + of_guest, seen)
+    // To know of its sections takes some of a guest's own memory: that it does is how they show.
+    let known = (total_held + 1..=total_held + HELD_KIB).contains(&total);
+    require(host_held <= host + HELD_KIB && known, seen)
 }
 
 /// No page may take longer to come, in an emulated host that has little of its machine.
@@ -132,11 +133,11 @@ const STALL: Duration = Duration::from_secs(5);
 
 /// In every mode: a guest that has nothing left grows, goes on page by page, and then takes all that it has. Nothing is killed.
 fn short(lab: &Lab) -> Result<(), Failed> {
-    let rest = r"
-vm 1024 5120 all; put vm.boot; said short
+    let rest = r#"
+vm 1024 5120 '"all"'; put vm.boot; said short
 size 2048
 wait $pid; cat console
-";
+"#;
     for mode in MODES.iter().filter(|mode| !mode.is_stock()) {
         let reports = passes(lab, &mode.cmdline(None), &["handoff", "short=768M", "hog=90%", "calm"], rest)?;
         let report = |name| reports.iter().find(|report| report["check"] == name).ok_or_else(|| format!("no {name}"));
