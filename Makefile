@@ -89,10 +89,10 @@ browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes
 	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
 	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
-vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of the memmap, and Debian
+vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of memory, and Debian
 	@benches/packages.sh kernel rootfs firmware esp net
 ifeq ($(KERNEL),cloud)
-	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: memmap::; do \
+	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: elastic:: memmap::; do \
 		cargo test --quiet -p flatboot-bench --test vm -- $$tests; done'
 else
 	guest-kernel/check-fast-path.sh
@@ -134,8 +134,10 @@ firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEM
 	@benches/packages.sh firmware
 	@firmware/build.sh release
 
-debug: build ## the kernel's mm selftests with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan or rt
+debug: build ## memory that comes and goes, and the kernel's mm selftests, with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan or rt
 	@benches/packages.sh kernel
+	@kernel="$$(guest-kernel/build.sh '$(DEBUG_KERNEL)')" && FLATBOOT_GUEST_KERNEL="$$kernel" \
+		cargo test --quiet -p flatboot-bench --test vm -- elastic::
 	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' $(MODES)
 
 stress: build ## stress-ng while memory goes offline and comes back (long): MODES='async ondemand' DURATION=600

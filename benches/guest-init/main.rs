@@ -49,6 +49,7 @@ mod pulse;
 mod readers;
 mod report;
 mod rtnetlink;
+mod saved;
 mod showmem;
 mod sockets;
 mod steady;

@@ -41,7 +41,7 @@ pub(crate) fn pinned(device: &str) -> Outcome {
 }
 
 /// Waits until the last block of `device` begins with `word`.
-fn told(device: &str, word: &[u8]) -> Result<(), String> {
+pub(crate) fn told(device: &str, word: &[u8]) -> Result<(), String> {
     let since = Instant::now();
     let last = size(device)?.saturating_sub(BLOCK as u64);
     while !read_uncached(device, last).map_err(|error| format!("{device}: {error}"))?.starts_with(word) {

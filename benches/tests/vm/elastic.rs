@@ -16,6 +16,10 @@ use super::timed::{columns, ratio, took};
 /// The driver of the memory device.
 const DRIVER: &str = "CONFIG_MEMMAP_HELD";
 
+/// A test of how long something takes, and with what it takes longer.
+const TIMED: &str = "elastic::any_difference_takes_as_long_and_no_memory";
+const LOOKS: &str = "CONFIG_DEBUG_VM";
+
 pub(crate) fn trials() -> [Trial; 7] {
     [
         ("elastic::memory_comes_is_used_and_goes", changes as fn(&Lab) -> Result<(), Failed>),
@@ -24,7 +28,7 @@ pub(crate) fn trials() -> [Trial; 7] {
         ("elastic::full_memory_goes", laden),
         ("elastic::memory_that_is_pinned_stays_and_the_rest_goes", pinned),
         ("elastic::a_template_goes_on_in_another_size", template),
-        ("elastic::any_difference_takes_as_long_and_no_memory", constant),
+        (TIMED, constant),
     ]
     .map(|(name, body)| {
         Trial::ignorable_test(name, move || {
@@ -32,8 +36,30 @@ pub(crate) fn trials() -> [Trial; 7] {
             if !lab.kernel_has(DRIVER)? {
                 return Ok(Completion::ignored_with(format!("the guest kernel has no {DRIVER}")));
             }
+            if name == TIMED && lab.kernel_has(LOOKS)? {
+                return Ok(Completion::ignored_with(format!(
+                    "the guest kernel has {LOOKS}, which looks at each struct page"
+                )));
+            }
             body(lab).map(|()| Completion::Completed)
         })
+    })
+}
+
+/// Whoever is about to save all memory, as for hibernation, opens this device.
+const SAVES: &str = "CONFIG_HIBERNATION_SNAPSHOT_DEV";
+
+/// Only where the guest kernel can hibernate, which the small one cannot.
+pub(crate) fn saved_trial() -> Trial {
+    Trial::ignorable_test("elastic::memory_that_is_being_saved_stays_as_large", || {
+        let lab = Lab::get()?;
+        for option in [DRIVER, SAVES] {
+            if !lab.kernel_has(option)? {
+                let why = format!("the guest kernel has no {option}: make vm KERNEL=cloud");
+                return Ok(Completion::ignored_with(why));
+            }
+        }
+        saved(lab).map(|()| Completion::Completed)
     })
 }
 
@@ -192,6 +218,20 @@ wait $pid; cat console; echo "part $part"
     let expected = base + (part - (1 << 30)) / SECTION_SIZE * SECTION_KIB;
     let is = [kib("pinned", "part_kib"), kib("pinned", "after_kib")];
     require(is == [Some(expected), Some(base)], || format!("of {part} and {} bytes, {is:?} KiB: {said}", 1 << 30))
+}
+
+/// A guest that is about to save its memory takes none, says so, and takes it afterwards. One that has some does not save its memory:
+/// whoever resumes would not know of it.
+fn saved(lab: &Lab) -> Result<(), Failed> {
+    let rest = r#"
+tell() { printf "$1" | dd of=disk bs=4096 seek=255 conv=notrunc status=none; }
+vm 1024 4096; put vm.boot; said saving
+! why=$(put vm.resize "{\"desired_ram\": $((2 << 30))}" 2>&1)
+case $why in *"it has $((1 << 30)) bytes of memory now"*) ;; *) echo "$why" >&2; cat console >&2; exit 98 ;; esac
+tell go; said saved; size 2048; tell more; said refused; size 1024; tell stop
+wait $pid; cat console
+"#;
+    passes(lab, "", &["saved=/dev/vda", "calm"], rest).map(drop)
 }
 
 fn template(lab: &Lab) -> Result<(), Failed> {
