@@ -55,7 +55,7 @@ pub(crate) fn saved_trial() -> Trial {
         let lab = Lab::get()?;
         for option in [DRIVER, SAVES] {
             if !lab.kernel_has(option)? {
-                let why = format!("the guest kernel has no {option}: make vm KERNEL=cloud");
+                let why = format!("the guest kernel has no {option}: make vm KERNEL=cloud runs it");
                 return Ok(Completion::ignored_with(why));
             }
         }
