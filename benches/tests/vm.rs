@@ -99,7 +99,6 @@ fn main() -> ExitCode {
     trials.extend(vm::balloon::trials());
     trials.extend(vm::after_boot::trials());
     trials.extend(vm::elastic::trials());
-    trials.push(vm::elastic::saved_trial());
     trials.extend(vm::clone::trials());
     trials.push(vm::snapshot::another_processor());
     trials.push(vm::numa::all_of_288());

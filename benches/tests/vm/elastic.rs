@@ -23,7 +23,11 @@ const ALL: &str = "CONFIG_KASAN";
 const TIMED: &str = "elastic::any_difference_takes_as_long_and_no_memory";
 const LOOKS: &str = "CONFIG_DEBUG_VM";
 
-pub(crate) fn trials() -> [Trial; 7] {
+/// A test of hibernation, and whose device it opens.
+const SAVED: &str = "elastic::memory_that_is_being_saved_stays_as_large";
+const SAVES: &str = "CONFIG_HIBERNATION_SNAPSHOT_DEV";
+
+pub(crate) fn trials() -> [Trial; 8] {
     [
         ("elastic::memory_comes_is_used_and_goes", changes as fn(&Lab) -> Result<(), Failed>),
         ("elastic::held_memory_costs_nothing", held),
@@ -32,45 +36,36 @@ pub(crate) fn trials() -> [Trial; 7] {
         ("elastic::memory_that_is_pinned_stays_and_the_rest_goes", pinned),
         ("elastic::a_template_goes_on_in_another_size", template),
         (TIMED, constant),
+        (SAVED, saved),
     ]
     .map(|(name, body)| {
         Trial::ignorable_test(name, move || {
             let lab = Lab::get()?;
-            if !lab.kernel_has(DRIVER)? {
-                return Ok(Completion::ignored_with(format!("the guest kernel has no {DRIVER}")));
-            }
-            if lab.kernel_has(ALL)? {
-                return Ok(Completion::ignored_with(format!("the guest kernel has {ALL}, and thus no held memory")));
-            }
-            if name == TIMED && lab.kernel_has(LOOKS)? {
-                return Ok(Completion::ignored_with(format!(
-                    "the guest kernel has {LOOKS}, which looks at each struct page"
-                )));
-            }
-            body(lab).map(|()| Completion::Completed)
+            Ok(match cannot(lab, name)? {
+                Some(why) => Completion::ignored_with(format!("the guest kernel has {why}")),
+                None => body(lab).map(|()| Completion::Completed)?,
+            })
         })
     })
 }
 
-/// Whoever is about to save all memory, as for hibernation, opens this device.
-const SAVES: &str = "CONFIG_HIBERNATION_SNAPSHOT_DEV";
-
-/// Only where the guest kernel can hibernate, which the small one cannot.
-pub(crate) fn saved_trial() -> Trial {
-    Trial::ignorable_test("elastic::memory_that_is_being_saved_stays_as_large", || {
-        let lab = Lab::get()?;
-        for option in [DRIVER, SAVES] {
-            if !lab.kernel_has(option)? {
-                let why = format!("the guest kernel has no {option}: make vm KERNEL=cloud runs it");
-                return Ok(Completion::ignored_with(why));
-            }
-        }
-        saved(lab).map(|()| Completion::Completed)
+/// What the guest kernel has, or has not, that keeps this test from being run.
+fn cannot(lab: &Lab, name: &str) -> Result<Option<String>, Failed> {
+    Ok(if !lab.kernel_has(DRIVER)? {
+        Some(format!("no {DRIVER}"))
+    } else if lab.kernel_has(ALL)? {
+        Some(format!("{ALL}, and thus no held memory"))
+    } else if name == TIMED && lab.kernel_has(LOOKS)? {
+        Some(format!("{LOOKS}, which looks at each struct page"))
+    } else if name == SAVED && !lab.kernel_has(SAVES)? {
+        Some(format!("no {SAVES}: make vm KERNEL=cloud runs it"))
+    } else {
+        None
     })
 }
 
 /// Words for these scripts: a VM of 1 GiB that can have 5 GiB (a third word is its `memory.thp`), how often a check has been
-/// reported, a size in MiB, flatboot's memory in KiB, and a longer wait.
+/// reported, a size in MiB, flatboot's memory in KiB, a word in the disk's last block, and a longer wait.
 const ELASTIC: &str = r#"
 vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))${3:+, \"thp\": $3}/")"; }
 vm 1024 5120
@@ -81,6 +76,7 @@ size() {
 }
 rss() { awk '/^VmRSS/ { print $2 }' /proc/$pid/status; }
 used() { awk '/^MemTotal/ { total = $2 } /^MemAvailable/ { print total - $2 }' /proc/meminfo; }
+tell() { printf "$1" | dd of=disk bs=4096 seek=255 conv=notrunc status=none; }
 said() { n=0; until grep -q "\"$1\":true" console; do n=$((n+1)); [ $n -lt 300 ] || { echo "waited for $1" >&2; exit 99; }; sleep 1; done; }
 "#;
 
@@ -208,7 +204,6 @@ const SECTION_KIB: u64 = 126 << 10;
 /// Held pages lie below 2 GiB: what is above goes. Of the rest, so much is told to be there as there is; and it goes once it can.
 fn pinned(lab: &Lab) -> Result<(), Failed> {
     let rest = r#"
-tell() { printf "$1" | dd of=disk bs=4096 seek=255 conv=notrunc status=none; }
 vm 1024 4096; put vm.boot; until_it seen console total 1
 size 2048; said pinned; size 4096
 ! why=$(put vm.resize "{\"desired_ram\": $((1 << 30))}" 2>&1)
@@ -232,7 +227,6 @@ wait $pid; cat console; echo "part $part"
 /// whoever resumes would not know of it.
 fn saved(lab: &Lab) -> Result<(), Failed> {
     let rest = r#"
-tell() { printf "$1" | dd of=disk bs=4096 seek=255 conv=notrunc status=none; }
 vm 1024 4096; put vm.boot; said saving
 ! why=$(put vm.resize "{\"desired_ram\": $((2 << 30))}" 2>&1)
 case $why in *"it has $((1 << 30)) bytes of memory now"*) ;; *) echo "$why" >&2; cat console >&2; exit 98 ;; esac
