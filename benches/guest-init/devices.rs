@@ -19,6 +19,9 @@ const SECTOR: usize = 512;
 pub(crate) const BLOCK: usize = 4096;
 /// How long a device may take to be larger.
 const GROW: Duration = Duration::from_secs(60);
+/// How long it may take until a word is written from outside, and how often it is looked for.
+const TELL: Duration = Duration::from_secs(240);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Reads the first and the last sector.
 pub(crate) fn disk(device: &str) -> Outcome {
@@ -122,6 +125,19 @@ pub(crate) fn read_uncached(device: &str, offset: u64) -> io::Result<Vec<u8>> {
     let mut block = vec![0; BLOCK];
     File::open(device)?.read_exact_at(&mut block, offset)?;
     Ok(block)
+}
+
+/// Waits until the last block of `device` begins with `word`.
+pub(crate) fn told(device: &str, word: &[u8]) -> Result<(), String> {
+    let since = Instant::now();
+    let last = size(device)?.saturating_sub(BLOCK as u64);
+    while !read_uncached(device, last).map_err(|error| format!("{device}: {error}"))?.starts_with(word) {
+        if since.elapsed() > TELL {
+            return Err(format!("{device}: nobody has written {}", String::from_utf8_lossy(word)));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Bytes of a block device.

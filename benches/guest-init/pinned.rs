@@ -4,13 +4,11 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::pipe::{SpliceFlags, pipe, splice};
 use serde_json::json;
 
-use crate::devices::{BLOCK, read_uncached, size};
+use crate::devices::told;
 use crate::elastic::{Filled, mount_at, total};
 use crate::memory::{self, PAGE};
 use crate::outcome::Outcome;
@@ -19,9 +17,6 @@ use crate::report;
 /// As many pages as a pipe has room for: it holds them, and does not copy them.
 const HELD: u64 = 16;
 const TMPFS: &str = "/pinned";
-/// How long it waits to be told something.
-const LIMIT: Duration = Duration::from_secs(240);
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Fills a file in memory with a quarter of it, has a pipe hold some of its pages, and says `pinned`. Waits for `go` in the last block
 /// of `device`, written from outside; lets the pages go and says `released`; waits for `stop`.
@@ -38,19 +33,6 @@ pub(crate) fn pinned(device: &str) -> Outcome {
     told(device, b"stop")?;
     wrong += file.wrong()?;
     Ok((wrong == 0, json!({ "pages": pages, "wrong": wrong, "part_kib": part, "after_kib": total()? })))
-}
-
-/// Waits until the last block of `device` begins with `word`.
-pub(crate) fn told(device: &str, word: &[u8]) -> Result<(), String> {
-    let since = Instant::now();
-    let last = size(device)?.saturating_sub(BLOCK as u64);
-    while !read_uncached(device, last).map_err(|error| format!("{device}: {error}"))?.starts_with(word) {
-        if since.elapsed() > LIMIT {
-            return Err(format!("{device}: nobody has written {}", String::from_utf8_lossy(word)));
-        }
-        sleep(LOOK);
-    }
-    Ok(())
 }
 
 /// Pages of a file in a pipe.

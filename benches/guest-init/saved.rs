@@ -7,9 +7,9 @@ use std::io;
 use rustix::io::Errno;
 use serde_json::json;
 
+use crate::devices::told;
 use crate::elastic::total;
 use crate::outcome::Outcome;
-use crate::pinned::told;
 use crate::report;
 
 /// Whoever has it open is about to save all memory (Documentation/power/userland-swsusp.rst).
