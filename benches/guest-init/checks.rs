@@ -10,6 +10,7 @@
 //! | `laden=/dev/vda` | memory full of own pages, files and the disk's, as `laden` tells, shrank, and all of them are right | `pages`, `wrong`, `looks`, `before_kib`, `after_kib` |
 //! | `pinned=/dev/vda` | a quarter of all memory was full of a file, pages of which a pipe held until the last block of the disk said `go`, as `pinned` and `released` tell; at `stop` all is as it was | `pages`, `wrong`; `part_kib`, `after_kib`: `MemTotal` at `go` and `stop` |
 //! | `saved=/dev/vda` | memory stayed as large while it was about to be saved, until the last block of the disk said `go`, and could not be saved when there was more, at `more`; as `saving`, `saved` and `refused` tell; at `stop` it can again | `before_kib`, `meanwhile_kib`, `more_kib`, `after_kib`: `MemTotal`; `again`: the error of the second |
+//! | `poisoned=/dev/vda` | a page of memory that had come was taken out of use, as `poisoned` tells, and the kernel knows of none once it has gone, at `stop` in the last block of the disk | `before_kib`, `with_kib`, `after_kib`: `HardwareCorrupted`; `frame`, `total_kib` |
 //! | `accounts` | what /proc and /sys say of memory adds up | `settings`: /proc/sys/vm; `meminfo`, `zones`, `nodes`, `free_pages`, `complaints` |
 //! | `set=NAME:VALUE` | /proc/sys/vm/NAME takes the value; `:` between several | `name`, `value` |
 //! | `steady=60` | node 0's `MemTotal` and `MemFree` stay what they are while memory is filled, at most 60 seconds | `reads`, `total_kib`, `free_kib`: least and most; `deferred_first_kib`, `deferred_last_kib` |
@@ -74,8 +75,8 @@ use serde_json::json;
 use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
-    kernel, kmalloc, ledger, memmap, memory, modules, net, nodes, pinned, processors, pulse, readers, report, saved,
-    showmem, sockets, steady, storm, tables, vsock, waits, walk, work,
+    kernel, kmalloc, ledger, memmap, memory, modules, net, nodes, pinned, poisoned, processors, pulse, readers, report,
+    saved, showmem, sockets, steady, storm, tables, vsock, waits, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -98,6 +99,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "short" => elastic::short(needed("AMOUNT")?),
         "laden" => elastic::laden(needed("DEVICE")?),
         "pinned" => pinned::pinned(needed("DEVICE")?),
+        "poisoned" => poisoned::poisoned(needed("DEVICE")?),
         "saved" => saved::saved(needed("DEVICE")?),
         "alloc" => memory::alloc(),
         "accounts" => accounts::accounts(),

@@ -44,6 +44,7 @@ mod net;
 mod nodes;
 mod outcome;
 mod pinned;
+mod poisoned;
 mod processors;
 mod pulse;
 mod readers;

@@ -23,11 +23,12 @@ const ALL: &str = "CONFIG_KASAN";
 const TIMED: &str = "elastic::any_difference_takes_as_long_and_no_memory";
 const LOOKS: &str = "CONFIG_DEBUG_VM";
 
-/// A test of hibernation, and whose device it opens.
+/// Tests of what most kernels of a VM lack, and what that is.
 const SAVED: &str = "elastic::memory_that_is_being_saved_stays_as_large";
-const SAVES: &str = "CONFIG_HIBERNATION_SNAPSHOT_DEV";
+const POISONED: &str = "elastic::memory_that_is_faulty_goes";
+const NEEDED: [(&str, &str); 2] = [(SAVED, "CONFIG_HIBERNATION_SNAPSHOT_DEV"), (POISONED, "CONFIG_MEMORY_FAILURE")];
 
-pub(crate) fn trials() -> [Trial; 8] {
+pub(crate) fn trials() -> [Trial; 9] {
     [
         ("elastic::memory_comes_is_used_and_goes", changes as fn(&Lab) -> Result<(), Failed>),
         ("elastic::held_memory_costs_nothing", held),
@@ -37,6 +38,7 @@ pub(crate) fn trials() -> [Trial; 8] {
         ("elastic::a_template_goes_on_in_another_size", template),
         (TIMED, constant),
         (SAVED, saved),
+        (POISONED, poisoned),
     ]
     .map(|(name, body)| {
         Trial::ignorable_test(name, move || {
@@ -57,8 +59,10 @@ fn cannot(lab: &Lab, name: &str) -> Result<Option<String>, Failed> {
         Some(format!("{ALL}, and thus no held memory"))
     } else if name == TIMED && lab.kernel_has(LOOKS)? {
         Some(format!("{LOOKS}, which looks at each struct page"))
-    } else if name == SAVED && !lab.kernel_has(SAVES)? {
-        Some(format!("no {SAVES}: make vm KERNEL=cloud runs it"))
+    } else if let Some((_, option)) = NEEDED.iter().find(|(test, _)| *test == name)
+        && !lab.kernel_has(option)?
+    {
+        Some(format!("no {option}: make vm KERNEL=cloud runs it"))
     } else {
         None
     })
@@ -234,6 +238,16 @@ tell go; said saved; size 2048; tell more; said refused; size 1024; tell stop
 wait $pid; cat console
 "#;
     passes(lab, "", &["saved=/dev/vda", "calm"], rest).map(drop)
+}
+
+/// A page that the guest has taken out of use does not keep its section, and is not counted any more once that has gone.
+fn poisoned(lab: &Lab) -> Result<(), Failed> {
+    let rest = r"
+vm 1024 4096; put vm.boot; until_it seen console total 1
+size 2048; said poisoned; size 1024; tell stop
+wait $pid; cat console
+";
+    passes(lab, "", &["total=0M", "total=1024M", "poisoned=/dev/vda", "calm"], rest).map(drop)
 }
 
 fn template(lab: &Lab) -> Result<(), Failed> {
