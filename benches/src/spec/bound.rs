@@ -6,6 +6,9 @@ use std::fmt;
 /// Each run of `--runs` is so many rounds where the bound is some per cent from what holds: less than single boots differ on a
 /// machine that others use.
 pub(super) const ROUNDS_OF_CLOSE_BOUNDS: usize = 3;
+/// So many where a sweep may grow by less than [`CLOSEST`].
+pub(super) const ROUNDS_OF_CLOSEST_BOUNDS: usize = 6;
+pub(super) const CLOSEST: f64 = 1.05;
 
 /// What a number must be.
 #[derive(Debug, Clone, Copy, PartialEq)]

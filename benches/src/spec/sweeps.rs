@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::bound::{Bound, ROUNDS_OF_CLOSE_BOUNDS};
+use super::bound::{Bound, CLOSEST, ROUNDS_OF_CLOSE_BOUNDS, ROUNDS_OF_CLOSEST_BOUNDS};
 use super::outcome::{Outcome, Status};
 use super::samples::milliseconds;
 use crate::rates::{Rate, rates};
@@ -79,6 +79,7 @@ impl SweepClaim {
     /// The rounds that count, of a sweep that is worth `runs`.
     pub(super) fn rounds(&self, runs: usize) -> usize {
         match self.measure {
+            Measure::Growth(Bound::AtMost(most)) if most < CLOSEST => runs.saturating_mul(ROUNDS_OF_CLOSEST_BOUNDS),
             Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_CLOSE_BOUNDS),
             Measure::HostMemory(_) | Measure::Work(_) | Measure::WorkShown(_) => runs,
         }
@@ -183,6 +184,13 @@ mod tests {
 
     fn judged(measure: Measure, results: &Results) -> Outcome {
         claim(measure).judge(results).unwrap()
+    }
+
+    #[test]
+    fn the_closer_the_bound_the_more_rounds() {
+        let rounds = |measure| claim(measure).rounds(10);
+        assert_eq!([1.03, 1.05, 1.1].map(|most| rounds(Measure::Growth(Bound::AtMost(most)))), [60, 30, 30]);
+        assert_eq!(rounds(Measure::HostMemory(40)), 10);
     }
 
     #[test]
