@@ -355,6 +355,12 @@ pub const PROMISES: &[Promise] = &[
         proof: Proof::Script("guest-kernel/check-switch-path.sh"),
     },
     Promise {
+        name: "each-patch",
+        section: Section::Behaviour,
+        statement: "the kernel builds without a warning after each patch of the series, and boots: 90 % of memory can be taken, and it does not complain",
+        proof: Proof::Script("guest-kernel/check-each-patch.sh"),
+    },
+    Promise {
         name: "migration",
         section: Section::Behaviour,
         statement: "pages that several threads move between nodes move at least 0.95 times as fast as by one thread, which moves them as stock 6.12 does, and 64 huge pages and more at least 1.5 times as fast on idle processors; 2 GiB in use go offline 1.3 times as fast",
