@@ -68,7 +68,7 @@ for round in $(seq {count}); do
     for size in 512M 1G 256G 1000G; do
         rm -f events
         '{flatboot}' run --restore snap --memory size=$size --serial null --timeline restored --event-monitor path=events & pids="$pids $!"
-        sleep 1; case $size in 512M) event=resumed ;; *) event=resized ;; esac
+        sleep 0.3; case $size in 512M) event=resumed ;; *) event=resized ;; esac
         until_it grep -q "\"$event\"" events; ended; cat restored events
     done
 done
@@ -130,15 +130,17 @@ tap() {{ ip tuntap add flatboot-c$1 mode tap; ip link set flatboot-c$1 up; taps=
 tap 0
 {words}
 available() {{ awk '/^MemAvailable/ {{ print $2 }}' /proc/meminfo; }}
-pss() {{ for pid in $clones; do awk '/^Pss:/ {{ printf "%d ", $2 }}' /proc/$pid/smaps_rollup; done; }}
+pss() {{ awk '/^Pss:/ {{ printf "%d ", $2 }}' $(printf '/proc/%d/smaps_rollup ' $clones); }}
 clones=
-for n in $(seq {CLONES}); do
-    tap $n
-    '{flatboot}' run --restore snap,resume=off --net tap=flatboot-c$n,mac=52:54:00:00:00:$(printf %02x $n),vhost=off \
-        --serial file=said$n --api-socket socket$n & clones="$clones $!"; pids=$clones
-    until_it curl --silent --unix-socket socket$n http://localhost/api/v1/vm.info
-    [ $n -gt 1 ] || first=$(available)
-done
+up() {{ curl --silent --unix-socket socket$1 http://localhost/api/v1/vm.info; }}
+start() {{
+    tap $1
+    '{flatboot}' run --restore snap,resume=off --net tap=flatboot-c$1,mac=52:54:00:00:00:$(printf %02x $1),vhost=off \
+        --serial file=said$1 --api-socket socket$1 & clones="$clones $!"; pids=$clones
+}}
+start 1; until_it up 1; first=$(available)
+for n in $(seq 2 {CLONES}); do start $n; done
+for n in $(seq 2 {CLONES}); do until_it up $n; done
 echo "rest $(pss)"; echo "each $(((first - $(available)) / {others}))"
 for n in $(seq {CLONES}); do put socket$n vm.resume; done
 for n in $(seq {CLONES}); do until_it grep -q '"check":"calm"' said$n; done

@@ -69,7 +69,7 @@ fn cannot(lab: &Lab, name: &str) -> Result<Option<String>, Failed> {
 }
 
 /// Words for these scripts: a VM of 1 GiB that can have 5 GiB (a third word is its `memory.thp`), how often a check has been
-/// reported, a size in MiB, flatboot's memory in KiB, a word in the disk's last block, and a longer wait.
+/// reported, a size in MiB, flatboot's memory in KiB and whether it stays so, a word in the disk's last block, and a longer wait.
 const ELASTIC: &str = r#"
 vm() { put vm.delete; put vm.create "$(echo "$config" | sed "s/\"size\": 1073741824/\"size\": $(($1 << 20)), \"max\": $(($2 << 20))${3:+, \"thp\": $3}/")"; }
 vm 1024 5120
@@ -79,9 +79,10 @@ size() {
     get vm.info | grep -q "\"memory_actual_size\":$(($1 << 20))[,}]"
 }
 rss() { awk '/^VmRSS/ { print $2 }' /proc/$pid/status; }
+at_rest() { before=$(rss); sleep 0.5; [ "$(rss)" = "$before" ]; }
 used() { awk '/^MemTotal/ { total = $2 } /^MemAvailable/ { print total - $2 }' /proc/meminfo; }
 tell() { printf "$1" | dd of=disk bs=4096 seek=255 conv=notrunc status=none; }
-said() { n=0; until grep -q "\"$1\":true" console; do n=$((n+1)); [ $n -lt 300 ] || { echo "waited for $1" >&2; exit 99; }; sleep 1; done; }
+said() { n=0; until grep -q "\"$1\":true" console; do n=$((n+1)); [ $n -lt 1500 ] || { echo "waited for $1" >&2; exit 99; }; sleep 0.2; done; }
 "#;
 
 /// Runs `rest`, which prints what the guest has said, with `words` on its command line: all its checks have passed, which are
@@ -136,7 +137,7 @@ fn held(lab: &Lab) -> Result<(), Failed> {
     let rest = r#"
 for max in 1024 1025024 1024 1025024 1024 1025024; do
     vm 1024 $max false
-    put vm.boot; until_it seen console total 1; sleep 3; echo "took $(rss)"
+    put vm.boot; until_it seen console total 1; until_it at_rest; echo "took $(rss)"
     # It is there.
     [ $max = 1024 ] || size 1152
     put vm.shutdown; cat console
@@ -284,9 +285,9 @@ fn constant(lab: &Lab) -> Result<(), Failed> {
     let rest = format!(
         r#"{ELASTIC}
 vm 1024 262144
-put vm.boot; until_it seen console total 1; sleep 3
+put vm.boot; until_it seen console total 1; until_it at_rest
 for round in $(seq {count}); do for mib in {sizes}; do size $mib; done; done
-sleep 3; before=$(rss); first=$(used); size 262144; sleep 5; echo "$before $(rss) $first $(used)"
+until_it at_rest; less=$(rss); first=$(used); size 262144; until_it at_rest; echo "$less $(rss) $first $(used)"
 put vmm.shutdown; wait $pid; cat events
 "#,
         count = ROUNDS + 1,

@@ -42,7 +42,7 @@ start {small} '{disk}'; start {large} '{second}'
 n=0; for size in {small} {large}; do
     until grep -q 'login: ' $size/console; do n=$((n+1)); [ $n -lt 6000 ] || exit 99; sleep 0.1; done
 done
-sleep 5; put {small} vm.pause; put {large} vm.pause
+sleep 1; put {small} vm.pause; put {large} vm.pause
 for round in $(seq {count}); do for size in {small} {large}; do
     put $size vm.snapshot "{{\"destination_url\": \"file://$PWD/$size/snap\"}}"
     # What guest memory has of this host: flatboot keeps it out of core dumps, and nothing else of that size.
