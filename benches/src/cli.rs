@@ -43,7 +43,7 @@ pub(crate) enum Verb {
     /// Start many VMs at the same time, and measure how soon each of them has booted
     ///
     /// All VMs run until the last has reached init or has failed. In each round, such a fleet is started once for each variant. All
-    /// other options, the results file and the exit codes are those of `run`.
+    /// other options except `--work`, the results file and the exit codes are those of `run`.
     Fleet(Box<FleetArgs>),
     /// Watch one boot from outside its VMM (what `run` executes beside the VMM)
     #[command(hide = true)]
@@ -72,8 +72,9 @@ pub(crate) enum Verb {
     },
     /// Compare two results files, variant by variant; with `--fail-above` as a check for CI
     ///
-    /// Each ratio of medians, B over A, has a bootstrap confidence interval of 95 %. Exit codes: 0; 1 if a variant is shown to be
-    /// above RATIO; 2 if a file is invalid, the hosts differ, or there are too few samples for RATIO.
+    /// Each ratio of medians, B over A, has a bootstrap confidence interval of 95 %. Exit codes: 0; 1 if a variant is
+    /// above RATIO (with `--if-shown`: is shown to be), or does not boot in B; 2 if a file is invalid, the hosts differ, or a
+    /// variant has too few samples to judge.
     Compare(CompareArgs),
     /// Test the promises of docs/SPECIFICATION.md, one line for each
     ///

@@ -223,7 +223,7 @@ pub struct RawConfig {
     #[arg(long, value_name = "tty|pty|file=FILE|socket=PATH|null|off", default_value = "off")]
     pub console: String,
 
-    /// Write the boot timeline to FILE as JSON: every mark, in nanoseconds since flatboot's exec
+    /// Write the boot timeline to FILE as JSON: every mark, in nanoseconds since flatboot's first statement
     #[arg(long, value_name = "FILE")]
     pub timeline: Option<PathBuf>,
 

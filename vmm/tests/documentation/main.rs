@@ -7,6 +7,7 @@ mod locks;
 mod requests;
 mod shown;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -20,6 +21,7 @@ use flatboot::layout;
 use flatboot_handoff::marks;
 
 const README: &str = include_str!("../../../README.md");
+const DESIGN: &str = include_str!("../../../docs/design.md");
 const ELASTIC: &str = include_str!("../../../docs/elastic-memory.md");
 const TIMELINE: &str = include_str!("../../../docs/boot-timeline.md");
 
@@ -49,6 +51,30 @@ fn the_memory_devices_registers_are_its_own() {
     assert_eq!(between(ELASTIC, "registers"), table, "copy the right-hand side into docs/elastic-memory.md:\n{table}");
     let place = format!("{:#x} and\ninterrupt {} ", layout::HELD_MEMORY.start, layout::GSI_HELD_MEMORY);
     assert!(ELASTIC.contains(&place), "{place}");
+}
+
+/// Files below `directory` that are open to `unsafe`, tests apart, as paths below the crate's sources.
+fn unsafe_modules(directory: &Path, below: &str, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry")) {
+        let name = entry.file_name().into_string().expect("a name");
+        let path = format!("{below}{name}");
+        if entry.file_type().expect("a type").is_dir() {
+            unsafe_modules(&entry.path(), &format!("{path}/"), found);
+        } else if name != "tests.rs" && fs::read_to_string(entry.path()).expect("a source").contains("unsafe_code") {
+            found.insert(path);
+        }
+    }
+}
+
+#[test]
+fn the_modules_that_are_open_to_unsafe_are_listed() {
+    let (_, list) = DESIGN.split_once("`unsafe` is allowed in these modules:").expect("the list");
+    let list = list.split("\n\n").next().expect("its end");
+    let is_source = |word: &&str| Path::new(word).extension().is_some_and(|extension| extension == "rs");
+    let listed = list.split('`').filter(is_source).map(str::to_owned).collect();
+    let mut found = BTreeSet::new();
+    unsafe_modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut found);
+    assert_eq!(found, listed, "docs/design.md lists the right-hand side");
 }
 
 /// The keys of an option, from what a wrong one is answered with.
