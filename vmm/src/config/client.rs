@@ -56,11 +56,8 @@ const MEMORY: Section = Section {
     // How it is added.
     foreign: &[("hotplug_method", anything)],
 };
-const ZONE: Section = Section {
-    own: &["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"],
-    // How much could be added.
-    foreign: &[("hotplug_size", anything)],
-};
+const ZONE: Section =
+    Section { own: &["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"], foreign: &[] };
 const NUMA: Section = Section { own: &["guest_numa_id", "cpus", "memory_zones", "distances"], foreign: &[] };
 const DISK: Section = Section {
     own: &[
@@ -321,6 +318,7 @@ mod tests {
                 json!({"zones": [{"id": "a", "size": 1, "file": "/dev/shm"}]}),
                 "memory.zones[0].file=\"/dev/shm\"",
             ),
+            ("memory", json!({"zones": [{"id": "a", "size": 1, "hotplug_size": 2}]}), "memory.zones[0].hotplug_size=2"),
             ("numa", json!([{"guest_numa_id": 0, "pci_segments": [1]}]), "numa[0].pci_segments"),
             ("nonsense", json!(1), "nonsense=1"),
         ] {
