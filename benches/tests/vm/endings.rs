@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("endings::sigterm_powers_off_or_ends", sigterm),
     ("endings::sigterm_ends_a_vm_whose_device_hangs", hung_device),
     ("endings::a_vm_whose_disk_hangs_is_ended", hung_disk),
+    ("endings::a_reboot_waits_for_the_disk", slow_disk),
     ("endings::restart_on_reset", restart),
     ("endings::killed_leaves_nothing", killed),
     ("endings::footprint_of_the_vmm", footprint),
@@ -97,10 +98,8 @@ fn hung_device(lab: &Lab) -> Result<(), Failed> {
     is_ended_by_grace_period(lab, &script)
 }
 
-/// Its disk is on a file system that is frozen while the guest writes. A pause is refused, and the end is said, while it still hangs.
-/// Only the kernel may then keep the process, as long as it has one of its requests; it lets go of the file a little later.
-fn hung_disk(lab: &Lab) -> Result<(), Failed> {
-    let rest = r#"
+/// Words for these scripts: a VM writes to a disk on a file system, which is frozen then.
+const FROZEN: &str = r#"
 trap '{ fsfreeze -u frozen; kill -KILL $pid; umount -l frozen; } 2>/dev/null || :' EXIT
 truncate -s 64M image; mkfs.ext4 -q image; mkdir frozen; mount -o loop image frozen; truncate -s 1M frozen/disk
 put vm.delete; put vm.create "$(echo "$config" | sed 's,"path": "disk","path": "frozen/disk",')"
@@ -110,15 +109,38 @@ moves() { [ "$(written)" -gt $before ]; }
 before=$(written); until_it moves
 fsfreeze -f frozen; sleep 1; before=$(written); sleep 1
 if moves; then echo 'the disk does not hang' >&2; exit 98; fi
+"#;
+
+/// Its disk is on a file system that is frozen while the guest writes. A pause is refused, and the end is said, while it still hangs.
+/// Only the kernel may then keep the process, as long as it has one of its requests; it lets go of the file a little later.
+fn hung_disk(lab: &Lab) -> Result<(), Failed> {
+    let rest = format!(
+        r#"{FROZEN}
 if put vm.pause >refused 2>&1; then echo 'it is paused' >&2; exit 97; fi
 grep -q 'a request has not completed within' refused; is Running
-again() { kill -TERM $pid; sleep 0.5; grep -q 'a second signal came' events; }
+again() {{ kill -TERM $pid; sleep 0.5; grep -q 'a second signal came' events; }}
 until_it again
 fsfreeze -u frozen; code=0; wait $pid || code=$?
 until_it umount frozen 2>/dev/null; echo "ended $code"
-"#;
+"#
+    );
     let cmdline = "flatboot.check=pulse=/dev/vda flatboot.end=poweroff";
-    prints(lab, &format!("PATH=$PATH:/usr/sbin:/sbin\n{}", script(lab, cmdline, rest)), "ended 6")
+    prints(lab, &format!("PATH=$PATH:/usr/sbin:/sbin\n{}", script(lab, cmdline, &rest)), "ended 6")
+}
+
+/// The same disk, and a reboot: it waits until what the first VM has asked for is over. The disk is locked until then, and would
+/// otherwise be refused.
+fn slow_disk(lab: &Lab) -> Result<(), Failed> {
+    let rest = format!(
+        r#"{FROZEN}
+(sleep 3; fsfreeze -u frozen) & put vm.reboot; is Running
+twice() {{ [ "$(grep -c '"begun":true' console)" -ge 2 ]; }}
+until_it twice; put vmm.shutdown; wait $pid
+until_it umount frozen 2>/dev/null; grep -c '"event": "rebooted"' events
+"#
+    );
+    let cmdline = "flatboot.check=pulse=/dev/vda flatboot.end=poweroff";
+    prints(lab, &format!("PATH=$PATH:/usr/sbin:/sbin\n{}", script(lab, cmdline, &rest)), "1")
 }
 
 /// The second VM sees that the first has been there by the console file's growth, and is then ended from outside.

@@ -35,6 +35,14 @@ pub enum WorkerError {
         /// Why.
         source: io::Error,
     },
+    /// It was one of a VM that is over, and has not ended since.
+    #[error("worker {name} of the VM before: a request has not completed within {} s", .limit.as_secs())]
+    LeftBehind {
+        /// The device.
+        name: String,
+        /// How long it had.
+        limit: Duration,
+    },
     /// It did not come to rest in time.
     #[error("worker {name}: a request has not completed within {} s", .limit.as_secs())]
     Busy {
@@ -264,15 +272,18 @@ impl Running {
         self.orders.change(|state| state.finish = true);
     }
 
-    /// Waits for the end until `deadline`, once.
-    fn finish_until(&mut self, deadline: Instant) {
-        let Some(thread) = self.thread.take() else { return };
+    /// Waits for the end until `deadline`, once. Whether the worker is left behind.
+    fn finish_until(&mut self, deadline: Instant) -> bool {
+        let Some(thread) = self.thread.take() else { return false };
         if !self.orders.is_done(deadline, |state| state.finished) {
             self.orders.change(|state| state.left_behind = true);
             tracing::info!(name = self.name, "a request is not over: its device is left behind");
-        } else if thread.join().is_err() {
+            return true;
+        }
+        if thread.join().is_err() {
             tracing::error!(name = self.name, "a worker's thread has panicked");
         }
+        false
     }
 }
 
@@ -304,13 +315,47 @@ impl Workers {
     pub fn resume(&self) {
         self.0.iter().for_each(Running::resume);
     }
+
+    /// Ends them. Those that are left behind.
+    #[must_use]
+    pub fn finish(mut self) -> Left {
+        self.end()
+    }
+
+    fn end(&mut self) -> Left {
+        self.0.iter().for_each(Running::ask_to_finish);
+        let deadline = Instant::now() + FINISH;
+        let left = self.0.iter_mut().filter_map(|worker| {
+            worker.finish_until(deadline).then(|| (worker.name.clone(), Arc::clone(&worker.orders)))
+        });
+        Left(left.collect())
+    }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.0.iter().for_each(Running::ask_to_finish);
-        let deadline = Instant::now() + FINISH;
-        self.0.iter_mut().for_each(|worker| worker.finish_until(deadline));
+        self.end();
+    }
+}
+
+/// Workers that were left behind. Each has a request under way, and with that memory of its VM, and its disk and the lock of that.
+#[derive(Debug, Default)]
+pub struct Left(Vec<(String, Arc<Orders>)>);
+
+impl Left {
+    /// Those of another VM, too.
+    pub fn add(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
+    /// Waits until all are over, at most for `limit`. If one is not, it can be waited for again.
+    pub fn wait(&mut self, limit: Duration) -> Result<(), WorkerError> {
+        let deadline = Instant::now() + limit;
+        self.0.retain(|(_, orders)| !orders.is_done(deadline, |state| state.finished));
+        match self.0.first() {
+            Some((name, _)) => Err(WorkerError::LeftBehind { name: name.clone(), limit }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -400,6 +445,21 @@ mod tests {
         let took = asked.elapsed();
         assert!(took >= FINISH && took < 3 * FINISH, "{took:?}");
         drop(releases);
+    }
+
+    #[test]
+    fn what_is_left_behind_is_waited_for_by_name() {
+        let (mut workers, (echo, ..)) = (Workers::default(), echo());
+        let (hung, release) = hung("virtio3");
+        workers.add(echo);
+        workers.add(hung);
+        let mut left = Left::default();
+        left.add(workers.finish());
+        let error = left.wait(Duration::from_millis(1)).unwrap_err().to_string();
+        assert_eq!(error, "worker virtio3 of the VM before: a request has not completed within 0 s");
+        drop(release);
+        left.wait(LONG).unwrap();
+        assert!(left.0.is_empty());
     }
 
     /// One that rests is not taken for one that does not, however late it is looked at.

@@ -14,6 +14,7 @@ use super::lifecycle::{NotNow, State, Step};
 use crate::boot::{self, BootError, Context, RunningVm};
 use crate::config::{Config, ConsoleConfig, VmConfig};
 use crate::devices::held::{Asked, Progress, Report};
+use crate::devices::running::Left;
 use crate::devices::virtio::BalloonControl;
 use crate::ender::Ender;
 use crate::ending::Ending;
@@ -281,12 +282,11 @@ impl Live {
         Ok(boot::check(&payload, cpus, &memory, width)?)
     }
 
-    /// Ends it. No vCPU runs when this returns, unless the host holds one up.
-    pub(super) fn finish(self) -> (Aftermath, Kvm) {
+    /// Ends it. No vCPU runs when this returns, unless the host holds one up; and no device works but those that are left behind.
+    pub(super) fn finish(self) -> (Aftermath, Kvm, Left) {
         let Self { vm: RunningVm { vcpus, devices, kvm, .. }, aftermath, .. } = self;
         vcpus.finish(FINISH);
-        drop(devices);
-        (aftermath, kvm)
+        (aftermath, kvm, devices.workers.finish())
     }
 }
 

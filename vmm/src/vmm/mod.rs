@@ -33,6 +33,7 @@ use kvm_ioctls::Kvm;
 use crate::boot::{self, BootError, Entry};
 use crate::chain::chain;
 use crate::config::VmConfig;
+use crate::devices::running::Left;
 use crate::ending::Ending;
 use crate::events::Events;
 use crate::keeper;
@@ -59,6 +60,8 @@ use writing::Writing;
 const SOON: Duration = Duration::from_secs(1);
 /// ...waits this long before it starts again: one that does nothing else leaves the host its processors.
 const BACK_OFF: Duration = Duration::from_millis(100);
+/// How long a VM that starts waits for requests of those before it. An emulated or a far disk may take long.
+const LEFT: Duration = Duration::from_secs(30);
 
 /// What becomes of a guest that resets, if its owner wants it to start again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,8 @@ pub struct Vmm {
     resizing: Option<Awaited>,
     /// How many snapshots have been begun.
     snapshots: u64,
+    /// What is still at work of VMs that are over.
+    left: Left,
 }
 
 /// A VM that has been created.
@@ -150,6 +155,7 @@ impl Vmm {
             writing: None,
             resizing: None,
             snapshots: 0,
+            left: Left::default(),
         }
     }
 
@@ -246,7 +252,7 @@ impl Vmm {
             error => error,
         });
         if let Err(error) = restored {
-            drop(self.take_live().map(Live::finish));
+            drop(self.take_live().map(|live| self.finish(live)));
             self.vm = None;
             return Err(error);
         }
@@ -256,25 +262,27 @@ impl Vmm {
 
     /// Starts the VM that is kept, or has it go on from what was `saved`.
     fn begin(&mut self, origin: Origin, saved: Option<boot::Origin>) -> Result<(), VmmError> {
-        let kept = self.vm.as_ref().ok_or(VmmError::NotCreated)?;
+        let config = self.vm.as_ref().ok_or(VmmError::NotCreated)?.config.clone();
         self.started += 1;
         if !origin.again {
             // What was wanted of an earlier VM is not wanted of this one.
             self.signals = 0;
             self.stop.forget();
         }
-        let (config, ender) = (kept.config.clone(), self.caller.ender(self.started));
+        let ender = self.caller.ender(self.started);
         let memory = self.caller.reports(self.started);
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
-        let live = self.hear_early(&config).and_then(|()| {
+        let over = self.left.wait(LEFT).map_err(VmmError::from);
+        let live = over.and_then(|()| Ok(self.hear_early(&config)?)).and_then(|()| {
             let leave = self.leave();
             let start = Start { config, origin, saved, ender, memory: Box::new(memory), leave: &leave, jail, once };
-            Live::start(start, |control| {
+            let live = Live::start(start, |control| {
                 self.starting.store(false, Ordering::Release);
                 let entry = Entry::new(control, Kind::Signals, "signals".to_owned());
                 self.hear(|| entry.pass())
-            })
+            });
+            Ok(live?)
         });
         self.starting.store(false, Ordering::Release);
         let live = live.inspect_err(|_| self.leave.making().vm.clear())?;
@@ -368,12 +376,19 @@ impl Vmm {
         }
     }
 
+    /// Ends a VM. What is left of it has to be over before another starts: it has the same disks, and memory that counts twice.
+    fn finish(&mut self, live: Live) -> (Aftermath, Kvm) {
+        let (aftermath, kvm, left) = live.finish();
+        self.left.add(left);
+        (aftermath, kvm)
+    }
+
     /// The VM has ended by itself, or is about to; then it is not over yet.
     fn ended(&mut self, ending: Ending) -> Option<Over> {
         let ending = self.live()?.ends(ending)?;
         let live = self.take_live()?;
         let pause = if live.age() < SOON { BACK_OFF } else { Duration::ZERO };
-        let (aftermath, kvm) = live.finish();
+        let (aftermath, kvm) = self.finish(live);
         self.events.shutdown(&ending.to_string());
         let wanted = self.vm.as_ref().is_some_and(|kept| kept.config.restart_on_reset());
         let again = wanted && ending == Ending::Reset && !self.stop.asked_within(pause);
@@ -405,7 +420,7 @@ impl Vmm {
     /// Ends the VM, if it runs, because somebody outside wants it so. Whether it ran.
     fn end(&mut self, why: &str) -> bool {
         let Some(live) = self.take_live() else { return false };
-        report(live.finish().0);
+        report(self.finish(live).0);
         self.events.shutdown(why);
         true
     }
