@@ -20,25 +20,48 @@ use crate::devices::bus::lock;
 
 /// Whether somebody outside wants the VM to end: then it is not started again.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+pub struct Stop(Arc<(Mutex<Asked>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    asked: bool,
+    /// Signals that have been told, and that nobody has heard yet.
+    unheard: u32,
+}
 
 impl Stop {
     fn ask(&self) {
-        *lock(&self.0.0) = true;
+        let mut asked = lock(&self.0.0);
+        asked.asked = true;
+        asked.unheard += 1;
         self.0.1.notify_all();
     }
 
     /// It is as if nobody had asked.
     pub fn forget(&self) {
-        *lock(&self.0.0) = false;
+        lock(&self.0.0).asked = false;
+    }
+
+    /// Whoever has been told of a signal says so.
+    pub fn heard(&self) {
+        let mut asked = lock(&self.0.0);
+        asked.unheard = asked.unheard.saturating_sub(1);
+        self.0.1.notify_all();
+    }
+
+    /// Waits `time`, or until all signals have been heard. Whether one has not.
+    fn unheard_for(&self, time: Duration) -> bool {
+        let (asked, changed) = &*self.0;
+        let waited = changed.wait_timeout_while(lock(asked), time, |asked| asked.unheard > 0);
+        waited.unwrap_or_else(PoisonError::into_inner).0.unheard > 0
     }
 
     /// Waits `time`, or until it is asked for. Whether it is.
     #[must_use]
     pub fn asked_within(&self, time: Duration) -> bool {
         let (asked, changed) = &*self.0;
-        let waited = changed.wait_timeout_while(lock(asked), time, |asked| !*asked);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let waited = changed.wait_timeout_while(lock(asked), time, |asked| !asked.asked);
+        waited.unwrap_or_else(PoisonError::into_inner).0.asked
     }
 }
 
@@ -66,9 +89,13 @@ impl Wishes {
     }
 }
 
+/// How long whoever is told of signals may be at something else: longer than it waits for a device.
+const PATIENCE: Duration = Duration::from_secs(6);
+
 /// Listens from now on: each signal that is a [new wish](Wishes) is told by `tell`, and the first one to `stop`. One that comes
 /// while `starting` ends the process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power
-/// off. `begin` is the first that the thread does which listens; it ends if there is nothing to keep. If it is `kept`, a keeper
+/// off. So does one that comes when an earlier one is not heard, as when a snapshot's file system or the reader of a timeline hangs,
+/// with [`PATIENCE`]. `begin` is the first that the thread does which listens; it ends if there is nothing to keep. If it is `kept`, a keeper
 /// passes signals on.
 pub fn listen<G>(
     kept: bool,
@@ -88,7 +115,7 @@ pub fn listen<G>(
             if !wishes.is_new(signal) {
                 continue;
             }
-            if starting.load(Ordering::Acquire) {
+            if starting.load(Ordering::Acquire) || stop.unheard_for(PATIENCE) {
                 leave();
                 end(signal, first);
             }
@@ -140,6 +167,23 @@ mod tests {
             let new: Vec<_> = signals.iter().map(|signal| wishes.is_new(*signal)).collect();
             assert_eq!(new, expected, "{signals:?}");
         }
+    }
+
+    #[test]
+    fn what_nobody_hears_is_noticed() {
+        const LONG: Duration = Duration::from_secs(60);
+        let stop = Stop::default();
+        assert!(!stop.unheard_for(LONG));
+        stop.ask();
+        assert!(stop.unheard_for(Duration::ZERO));
+        let other = stop.clone();
+        let hears = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            other.heard();
+        });
+        assert!(!stop.unheard_for(LONG));
+        hears.join().unwrap();
+        assert!(stop.asked_within(Duration::ZERO));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("endings::sigterm_ends_a_vm_whose_device_hangs", hung_device),
     ("endings::a_vm_whose_disk_hangs_is_ended", hung_disk),
     ("endings::a_reboot_waits_for_the_disk", slow_disk),
+    ("endings::a_second_signal_ends_what_hears_none", unheard),
     ("endings::restart_on_reset", restart),
     ("endings::killed_leaves_nothing", killed),
     ("endings::footprint_of_the_vmm", footprint),
@@ -96,6 +97,23 @@ fn hung_device(lab: &Lab) -> Result<(), Failed> {
         wait = wait_for_init(lab)
     );
     is_ended_by_grace_period(lab, &script)
+}
+
+/// The guest has powered off, and nobody reads the pipe that the timeline goes to, which is full. Whoever writes there hears no signal:
+/// the second one ends it.
+fn unheard(lab: &Lab) -> Result<(), Failed> {
+    let script = format!(
+        r#"set -e; cd "$(mktemp -d -p /run)"; mkfifo pipe; sleep 1000 <pipe & reader=$!; trap 'kill $reader' EXIT
+dd if=/dev/zero of=pipe bs=64k count=1 status=none
+{flatboot} run --kernel {kernel} --initramfs {initramfs} --serial file=console --timeline pipe --cmdline quiet & pid=$!
+n=0; until grep -q 'Power down' console 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ] || exit 99; sleep 0.1; done
+sleep 1; kill -TERM $pid; sleep 1; kill -0 $pid; kill -TERM $pid
+code=0; wait $pid || code=$?; echo "ended $code""#,
+        flatboot = lab.flatboot.display(),
+        kernel = lab.kernel.join("vmlinux").display(),
+        initramfs = lab.initramfs.display(),
+    );
+    prints(lab, &script, "ended 143")
 }
 
 /// Words for these scripts: a VM writes to a disk on a file system, which is frozen then.

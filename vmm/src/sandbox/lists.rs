@@ -201,16 +201,8 @@ const API: &[Call] = &[
     Call(libc::SYS_fcntl, OneOf(1, &[word(libc::F_GETFL), word(libc::F_SETFL)])),
 ];
 
-/// Gives up the socket when a signal ends a server whose VM is about to start, and the process by that signal, which a keeper may have
-/// passed on.
-const LEAVE: &[Call] = &[
-    Call(libc::SYS_statx, Always),
-    Call(libc::SYS_unlink, Always),
-    Call(
-        libc::SYS_rt_sigaction,
-        OneOf(0, &[word(libc::SIGTERM), word(libc::SIGINT), word(libc::SIGHUP), word(libc::SIGUSR1)]),
-    ),
-];
+/// Gives up the socket when a signal ends a server whose VM is about to start.
+const LEAVE: &[Call] = &[Call(libc::SYS_statx, Always), Call(libc::SYS_unlink, Always)];
 
 /// What the kernel is to seem not to have, for kinds that start threads: the arguments of clone3 are in memory, where no filter can look.
 /// glibc then starts its threads by clone.
@@ -353,8 +345,15 @@ const SNAPSHOT: &[Call] = &[
     Call(libc::SYS_fsync, Always),
 ];
 
-/// Reads the self-pipe of the crate signal-hook.
-const SIGNALS: &[Call] = &[Call(libc::SYS_read, Always), Call(libc::SYS_recvfrom, Always)];
+/// Reads the self-pipe of the crate signal-hook, and ends the process by a signal that nobody hears, which a keeper may have passed on.
+const SIGNALS: &[Call] = &[
+    Call(libc::SYS_read, Always),
+    Call(libc::SYS_recvfrom, Always),
+    Call(
+        libc::SYS_rt_sigaction,
+        OneOf(0, &[word(libc::SIGTERM), word(libc::SIGINT), word(libc::SIGHUP), word(libc::SIGUSR1)]),
+    ),
+];
 
 /// All that a thread of `kind` may call.
 pub(super) fn of(kind: Kind) -> impl Iterator<Item = Call> {

@@ -305,6 +305,7 @@ impl Vmm {
                     self.start_again(over);
                 }
                 Message::Signal => {
+                    self.stop.heard();
                     if !self.signalled() {
                         return Ok(None);
                     }
