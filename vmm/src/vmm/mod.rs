@@ -265,9 +265,7 @@ impl Vmm {
         let config = self.vm.as_ref().ok_or(VmmError::NotCreated)?.config.clone();
         self.started += 1;
         if !origin.again {
-            // What was wanted of an earlier VM is not wanted of this one.
-            self.signals = 0;
-            self.stop.forget();
+            self.want_anew();
         }
         let ender = self.caller.ender(self.started);
         let memory = self.caller.reports(self.started);
@@ -290,6 +288,12 @@ impl Vmm {
             kept.stage = Stage::Live(live);
         }
         Ok(())
+    }
+
+    /// What was wanted of an earlier VM is not wanted of the next one.
+    fn want_anew(&mut self) {
+        self.signals = 0;
+        self.stop.forget();
     }
 
     /// Does what it is asked until the VM ends by itself, or this is no longer wanted; then there is none.

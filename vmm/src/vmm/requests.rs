@@ -109,6 +109,7 @@ impl Vmm {
         }
         self.events.vm("rebooting");
         self.end("it is rebooted");
+        self.want_anew();
         self.boot_again()
     }
 
