@@ -77,6 +77,10 @@ impl Stream {
         if rustix::net::sockopt::socket_type(&socket)? != SocketType::STREAM {
             return Err(io::Error::new(ErrorKind::InvalidInput, "is no stream socket"));
         }
+        // As this process's own may be, by which it is asked for things: it would be shut down in the end.
+        if rustix::net::sockopt::socket_acceptconn(&socket)? {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "is a listening socket"));
+        }
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?;
         let room = socket.try_clone()?;

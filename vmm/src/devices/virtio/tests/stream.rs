@@ -2,7 +2,7 @@
 //! Frames over a stream, as to passt.
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -123,6 +123,9 @@ fn what_is_no_frame_is_not_sent() {
 fn other_sockets_are_refused() {
     let (datagrams, _other) = UnixDatagram::pair().unwrap();
     assert_eq!(Stream::new(datagrams.into()).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let directory = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(directory.path().join("socket")).unwrap();
+    assert_eq!(Stream::new(listener.into()).unwrap_err().to_string(), "is a listening socket");
 }
 
 /// A device whose host end reads nothing yet, and has room for little.
