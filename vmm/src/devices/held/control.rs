@@ -143,6 +143,10 @@ impl HeldControl {
             Job::Shrink(to) => provider.shrink(to),
             Job::Announce(_) => Ok(()),
         };
+        if let (Job::Shrink(to), Err(source)) = (job, &result) {
+            // That it stays for longer is no harm to the guest.
+            tracing::warn!(%source, bytes = to, "memory that the guest has given back stays with this process");
+        }
         let mut inner = lock(&self.inner);
         inner.since = Instant::now();
         match result {
@@ -155,10 +159,6 @@ impl HeldControl {
                 }
             }
             Err(source) => {
-                if let Job::Shrink(to) = job {
-                    // That it stays for longer is no harm to the guest.
-                    tracing::warn!(%source, bytes = to, "memory that the guest has given back stays with this process");
-                }
                 if let Some(wanted) = inner.state.failed(job) {
                     inner.report(Report::Host { wanted, source });
                 }
@@ -172,12 +172,11 @@ impl HeldControl {
         let _ = self.irq.write(1);
     }
 
-    /// A write of the guest's that made no sense, to register `offset`.
-    pub(super) fn complain(&self, inner: &mut Inner, offset: u64) {
+    /// A write of the guest's that made no sense. How many there were, if it is time to tell: behind the lock, as whoever reads
+    /// what is told may be slow.
+    pub(super) fn complaint(&self, inner: &mut Inner) -> Option<u64> {
         self.nonsense.fetch_add(1, Ordering::Relaxed);
-        if let Some(count) = inner.complaints.count() {
-            tracing::warn!(count, register = offset, "the guest's writes to the memory device make no sense: ignored");
-        }
+        inner.complaints.count()
     }
 }
 

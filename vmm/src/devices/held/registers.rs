@@ -188,7 +188,7 @@ impl BusDevice for HeldRegisters {
 
     fn write(&mut self, offset: u64, data: &[u8]) -> Option<GuestRequest> {
         let control = Arc::clone(&self.control);
-        {
+        let complaint = {
             let mut inner = lock(&control.inner);
             inner.driver = true;
             let makes_sense = if let Ok(data) = <[u8; 4]>::try_from(data) {
@@ -198,10 +198,12 @@ impl BusDevice for HeldRegisters {
             } else {
                 false
             };
-            if !makes_sense {
-                control.complain(&mut inner, offset);
-            }
+            let complaint = if makes_sense { None } else { control.complaint(&mut inner) };
             inner.report_end();
+            complaint
+        };
+        if let Some(count) = complaint {
+            tracing::warn!(count, register = offset, "the guest's writes to the memory device make no sense: ignored");
         }
         // Behind the lock, which the thread takes while it holds that of its orders.
         control.orders.has_more();
