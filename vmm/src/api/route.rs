@@ -177,7 +177,7 @@ fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
     }
     if handed.lost {
         return Err(format!(
-            "of the descriptors that came with the request this process can have only {}: ulimit -n must be larger",
+            "of the descriptors that came with the request this process can have only {}: ulimit -Hn must be larger",
             handed.descriptors.len()
         ));
     }

@@ -20,7 +20,8 @@ pub(super) fn facts(root: &Path) -> [Fact; 5] {
     let of = |resource| getrlimit(resource).current;
     [
         file_size(of(Resource::Fsize)),
-        open_files(of(Resource::Nofile)),
+        // A VMM raises the one that it has to the one that it may have.
+        open_files(getrlimit(Resource::Nofile).maximum),
         threads(of(Resource::Nproc)),
         locked_memory(of(Resource::Memlock)),
         mappings(root),
@@ -34,7 +35,7 @@ fn file_size(limit: Option<u64>) -> Fact {
 }
 
 fn open_files(limit: Option<u64>) -> Fact {
-    let costs = "VMs with many vCPUs, disks and queues do not start: see ulimit -n";
+    let costs = "VMs with many vCPUs, disks and queues do not start: see ulimit -Hn";
     Fact::new("open files", at_most(limit), is_below(limit, FILES).then_some(costs))
 }
 

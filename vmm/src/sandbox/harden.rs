@@ -4,7 +4,7 @@
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::set_no_new_privs;
 
 use super::JailError;
@@ -23,12 +23,21 @@ fn full_files_are_errors() {
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// As many files as this process may have: each vCPU is one, and each connection of a guest, which would otherwise take the place of
+/// clients. What there is at first is low for the sake of select(2), which nothing here calls (systemd.exec(5), `LimitNOFILE=`).
+fn as_many_files_as_may_be() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // If it cannot be, there are as many as before.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// No program that this process could start has more rights than it, and no core dump of it is written. To be called before any
 /// other thread is started, which then inherits both.
 pub fn harden() -> Result<(), JailError> {
     let failed = |what| move |error| JailError::Harden { what, source: io::Error::from(error) };
     one_arena();
     full_files_are_errors();
+    as_many_files_as_may_be();
     set_no_new_privs(true).map_err(failed("no_new_privs"))?;
     // One byte, not none: it is too little for a file, and the one limit that keeps Linux from calling the program that
     // kernel.core_pattern may name instead (core(5); fs/coredump.c). PR_SET_DUMPABLE would do it, too, but then even the owner

@@ -4,7 +4,8 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("process::events", events, None),
         ("process::events_to_a_descriptor", events_to_a_descriptor, None),
         ("process::an_inherited_socket", inherited, None),
+        ("process::it_has_as_many_files_as_it_may", open_files, None),
     ]
 }
 
@@ -86,15 +88,35 @@ fn replaced() -> Result<(), Failed> {
     let stale = directory.path().join("socket");
     drop(UnixListener::bind(&stale)?);
     let mut child = Command::new(FLATBOOT).arg("--api-socket").arg(&stale).spawn()?;
-    let mut connected = UnixStream::connect(&stale);
+    let stream = connected(&mut child, &stale)?;
+    shut_down(child, stream)
+}
+
+/// A connection to the server that `child` is going to be.
+fn connected(child: &mut Child, socket: &Path) -> Result<UnixStream, Failed> {
+    let mut connected = UnixStream::connect(socket);
     while connected.is_err() && child.try_wait()?.is_none() {
         thread::sleep(Duration::from_millis(5));
-        connected = UnixStream::connect(&stale);
+        connected = UnixStream::connect(socket);
     }
-    let mut stream = connected?;
+    Ok(connected?)
+}
+
+fn shut_down(mut child: Child, mut stream: UnixStream) -> Result<(), Failed> {
     stream.write_all(b"PUT /api/v1/vmm.shutdown HTTP/1.1\r\nConnection: close\r\n\r\n")?;
     let (status, _) = answer(&mut stream);
     require(status == 204 && child.wait()?.success(), || format!("{status}"))
+}
+
+fn open_files() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let script = "ulimit -Sn 600 && ulimit -Hn 700 && exec \"$0\" --api-socket path=socket";
+    let mut child = Command::new("sh").args(["-c", script, FLATBOOT]).current_dir(&directory).spawn()?;
+    let stream = connected(&mut child, &directory.path().join("socket"))?;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", child.id()))?;
+    shut_down(child, stream)?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
+    require(line.split_whitespace().take(2).eq(["700", "700"]), || limits.clone())
 }
 
 fn events() -> Result<(), Failed> {
