@@ -93,10 +93,10 @@ impl Wishes {
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// Listens from now on: each signal that is a [new wish](Wishes) is told by `tell`, and the first one to `stop`. One that comes
-/// while `starting` ends the process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to power
-/// off. So does one that comes when an earlier one is not heard, as when a snapshot's file system or the reader of a timeline hangs,
-/// with [`PATIENCE`]. `begin` is the first that the thread does which listens; it ends if there is nothing to keep. If it is `kept`, a keeper
-/// passes signals on.
+/// while `starting` ends the process, behind `leave`: to start a VM may take long, and nobody asks a guest that is not there to
+/// power off. So does one that comes when an earlier one is not heard, as when a snapshot's file system or the reader of a
+/// timeline hangs for a while. `begin` is the first that the thread does which listens; it ends if there is nothing to
+/// keep. If it is `kept`, a keeper passes signals on.
 pub fn listen<G>(
     kept: bool,
     tell: impl Fn() + Send + 'static,
