@@ -51,12 +51,16 @@ pub(crate) fn handoff() -> Outcome {
     Ok((!found.is_empty(), json!({ "files": Value::Object(found) })))
 }
 
-/// Where the kernel's text lies: another place at each boot if it is randomized.
+/// Where the kernel's text lies, by its virtual and its physical address: other places at each boot if they are randomized.
 pub(crate) fn text() -> Outcome {
     let symbols = files::text("/proc/kallsyms")?;
     let text = symbols.lines().find_map(|line| line.strip_suffix(" T _text")).ok_or("/proc/kallsyms: no _text")?;
     let address = u64::from_str_radix(text, 16).map_err(|_| format!("/proc/kallsyms: {text:?} is no address"))?;
-    Ok((address != 0, json!({ "address": address })))
+    let resources = files::text("/proc/iomem")?;
+    let code = resources.lines().find_map(|line| line.trim().strip_suffix(" : Kernel code"));
+    let start = code.and_then(|range| range.split_once('-')).ok_or("/proc/iomem: no Kernel code")?.0;
+    let physical = u64::from_str_radix(start, 16).map_err(|_| format!("/proc/iomem: {start:?} is no address"))?;
+    Ok((address != 0 && physical != 0, json!({ "address": address, "physical": physical })))
 }
 
 /// Whether a line of the kernel log contains `text`.
