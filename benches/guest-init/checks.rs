@@ -96,6 +96,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "meminfo" => memory::meminfo(),
         "total" => memory::total(needed("AMOUNT")?),
         "rises" => elastic::rises(needed("TIMES")?),
+        "zeros" => elastic::zeros(needed("GPA")?),
         "short" => elastic::short(needed("AMOUNT")?),
         "laden" => elastic::laden(needed("DEVICE")?),
         "pinned" => pinned::pinned(needed("DEVICE")?),

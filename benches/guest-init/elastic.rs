@@ -52,6 +52,17 @@ pub(crate) fn rises(times: &str) -> Outcome {
     Ok((true, json!({ "seen": seen })))
 }
 
+/// What reads at `gpa`, which is no memory: zeros.
+pub(crate) fn zeros(gpa: &str) -> Outcome {
+    const MEMORY: &str = "/dev/mem";
+    let at = gpa.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let at = at.ok_or_else(|| format!("zeros={gpa}: expected an address, 0x…"))?;
+    let mut words = [0xff; 64];
+    let read = File::open(MEMORY).and_then(|memory| memory.read_exact_at(&mut words, at));
+    read.map_err(|error| format!("{MEMORY} at {gpa}: {error}"))?;
+    Ok((words == [0; 64], json!({ "first": words[0] })))
+}
+
 /// Takes all that the kernel gives without looking for more, and says so. Then gives some back and takes it again, until
 /// `MemTotal` rises; then takes `amount` more, a page at a time.
 pub(crate) fn short(amount: &str) -> Outcome {

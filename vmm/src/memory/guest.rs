@@ -63,7 +63,9 @@ pub fn map(slots: &[Slot]) -> Result<GuestMemory, MapError> {
     map_and_reserve(slots, None)
 }
 
-/// The same, and reserves addresses for what is `held`, which comes behind the slots.
+/// The same, and reserves addresses for what is `held`, which comes behind the slots. What of it is not there reads as zero and takes
+/// no memory: a kernel reads on behind the last page that it owns (`load_unaligned_zeropad`), and looks at struct pages that it has
+/// just given back, whose count of users has to be zero then. Writing to it is an error.
 pub fn map_and_reserve(slots: &[Slot], held: Option<GpaRange>) -> Result<GuestMemory, MapError> {
     let mut regions = slots.iter().map(|slot| map_slot(slot, None)).collect::<Result<Vec<_>, _>>()?;
     regions.extend(held.map(|range| reserve(range, 0, None)).transpose()?);
@@ -120,7 +122,7 @@ fn reserve(range: GpaRange, there: u64, source: Option<Source>) -> Result<Region
 fn reserve_one(size: u64, there: u64, source: Option<&Source>) -> io::Result<(MmapRegion, Mapping)> {
     let length = index(size);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let (start, mapping) = map_aligned(length, HUGE_PAGE, libc::PROT_NONE, flags, None)?;
+    let (start, mapping) = map_aligned(length, HUGE_PAGE, libc::PROT_READ, flags, None)?;
     if let Some(Source { file, offset }) = source.filter(|_| there > 0) {
         let offset = i64::try_from(*offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
@@ -132,7 +134,7 @@ fn reserve_one(size: u64, there: u64, source: Option<&Source>) -> io::Result<(Mm
         }
     }
     keep_out_of_core_dumps(start, length)?;
-    let builder = MmapRegionBuilder::new(length).with_mmap_prot(libc::PROT_NONE).with_mmap_flags(flags);
+    let builder = MmapRegionBuilder::new(length).with_mmap_prot(libc::PROT_READ).with_mmap_flags(flags);
     // SAFETY: `start..start + length` was mapped above for this region alone, and is unmapped behind it: see `Region`. What of it is
     // not there is not used: see `Region::check`.
     let region = unsafe { builder.with_raw_mmap_pointer(start) }.build().map_err(io::Error::other)?;

@@ -89,7 +89,7 @@ impl HeldMemory {
     }
 }
 
-/// Puts addresses with nothing behind them in the place of bytes `to..from` of `region`.
+/// Puts zeros that take no memory in the place of bytes `to..from` of `region`: see [`super::guest::map_and_reserve`].
 fn replace(region: &Region, to: u64, from: u64) -> io::Result<()> {
     let (start, length) = (region.as_ptr().wrapping_add(index(to)).cast(), index(from - to));
     // First what takes long, under a lock of this address space that lets vCPUs go on; what it fails at, the second step does.
@@ -97,7 +97,7 @@ fn replace(region: &Region, to: u64, from: u64) -> io::Result<()> {
     unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the same; the new mapping takes the place of the old one, whatever that was of, and has nothing in it.
-    if unsafe { libc::mmap(start, length, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
+    if unsafe { libc::mmap(start, length, libc::PROT_READ, flags, -1, 0) } == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the same. That it fails costs no more than a longer core dump, of what comes to be there.
@@ -161,6 +161,21 @@ mod tests {
         held.grow(64 * MIB).unwrap();
         assert_eq!(memory.read_obj::<u8>(GuestAddress(START + 48 * MIB)).unwrap(), 0);
         assert_eq!(memory.read_obj::<u8>(GuestAddress(START + 16 * MIB)).unwrap(), 1);
+    }
+
+    /// A processor may read on behind what a kernel owns, and a kernel that has just given back a page may still look at it.
+    #[test]
+    fn what_is_not_there_reads_as_zero() {
+        let (memory, held) = memory();
+        held.grow(64 * MIB).unwrap();
+        memory.write_obj(7u64, GuestAddress(START + 48 * MIB)).unwrap();
+        held.shrink(32 * MIB).unwrap();
+        let first = memory.get_host_address(GuestAddress(START)).unwrap();
+        for at in [32 * MIB, 48 * MIB, 64 * MIB, 1 << 39, (1 << 40) - 8] {
+            // SAFETY: inside the region's mapping, which lives as long as `memory`.
+            let byte = unsafe { first.wrapping_add(index(at)).read_volatile() };
+            assert_eq!(byte, 0, "{at:#x}");
+        }
     }
 
     #[test]
