@@ -27,6 +27,8 @@ static u8 progress[PAGES];
 static u8 written[PAGES];
 
 static long blocks_filled;		/* calls of memmap_block_filled() */
+static long lists_asked, blocks_listed;	/* by the page allocator, and what came of it, in all rounds */
+enum system_states system_state;
 
 /* A thread that stops wherever it may be preempted, until all the others are done. */
 static __thread bool dawdles;
@@ -188,6 +190,42 @@ void free_deferred_pages(struct zone *zone, unsigned long pfn, unsigned long end
 	zone_deferred_pages_add(zone, pfn - end_pfn);
 }
 
+/* As if freed, but nobody else sees them. Not every block is one for the list. */
+int list_deferred_pages(struct zone *zone, unsigned long start_pfn, unsigned int order,
+			struct list_head *list)
+{
+	CHECK(!order && list);
+	if (thread_random(4) == 0)
+		return 0;
+	free_deferred_pages(zone, start_pfn, start_pfn + MAX_ORDER_NR_PAGES);
+	__atomic_fetch_add(&blocks_listed, 1, __ATOMIC_RELAXED);
+	return MAX_ORDER_NR_PAGES;
+}
+
+/* What others have in their lists does not keep the zone from growing. */
+bool pcplist_has_movable(struct zone *zone, unsigned int order)
+{
+	return false;
+}
+
+/* The list may be full, or another's at the moment. */
+bool grow_pcplist(struct zone *zone, unsigned int order, unsigned int blocks)
+{
+	struct list_head list;
+	int listed;
+
+	if (thread_random(2))
+		return false;
+	__atomic_fetch_add(&lists_asked, 1, __ATOMIC_RELAXED);
+	CHECK(system_state == SYSTEM_RUNNING);
+	if (!memmap_grow_list(zone, order, &list, &listed)) {
+		CHECK(!listed);
+		return false;
+	}
+	CHECK(listed == 0 || listed == (int)MAX_ORDER_NR_PAGES);
+	return true;
+}
+
 static bool is_ready(int nid, unsigned long page)
 {
 	return !is_planned(nid, page) || progress[page] == (kinds[page] == FREE ? FREED : SET_UP);
@@ -281,7 +319,11 @@ static void check_node_done(int nid)
 
 static void fill_node(int nid)
 {
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+	memmap_fill_node(memmap_plans[nid], 0, thread_random(2));
+#else
 	memmap_fill_node(memmap_plans[nid], thread_random(2));
+#endif
 	check_node_done(nid);
 }
 
@@ -436,6 +478,7 @@ static void one_round(void)
 	memset(progress, UNTOUCHED, sizeof(progress));
 	memset(written, 0, sizeof(written));
 	blocks_filled = nr_workers = dawdling = 0;
+	system_state = random_below(2) ? SYSTEM_RUNNING : SYSTEM_BOOTING;
 	others_done = false;
 
 	CHECK(nr_deferred_pages() == expect_deferred());
@@ -462,6 +505,8 @@ int main(void)
 		one_round();
 	/* Threads met, and some stood still. */
 	CHECK(total_dawdled > 0);
+	/* Lists got blocks, if the series has any. */
+	CHECK(!lists_asked == !blocks_listed);
 	printf("fill_test: %ld checks passed, %ld threads stood still, %ld turns of waiting\n",
 	       checks, total_dawdled, total_slow);
 	return 0;

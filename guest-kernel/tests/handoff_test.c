@@ -174,6 +174,18 @@ static bool is_ram(u64 start, u64 end)
 	return is_memory(start, end) && !overlap(start, end, kept.start, kept.end);
 }
 
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+/* Addresses of 40 bits; whatever the firmware says of a range, it is not free to use. */
+static bool is_vacant(u64 start, u64 end)
+{
+	CHECK(start < end);
+	for (int i = 0; i < test_nr_ram; i++)
+		if (overlap(start, end, test_ram[i].start, test_ram[i].end))
+			return false;
+	return end <= 1ULL << 40 && !overlap(start, end, kept.start, kept.end);
+}
+#endif
+
 static u64 kept_for_good;
 
 /* Only ever the page that has the mark. */
@@ -185,6 +197,9 @@ static void keep_for_good(u64 start, u64 size)
 
 static struct memmap_firmware firmware = {
 	.is_ram = is_ram, .is_memory = is_memory, .keep = keep_for_good,
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+	.is_vacant = is_vacant,
+#endif
 };
 /* The table's way in, and whether nobody can read the guest's memory. */
 static enum memmap_handoff_way way = MEMMAP_HANDOFF_SETUP_DATA;
@@ -416,8 +431,9 @@ static void test_header(void)
 
 static void test_regions(void)
 {
-	EXPECT_IGNORED(region(1)->flags = 2, "region 1: unknown flags");
+	EXPECT_IGNORED(region(1)->flags = MEMMAP_HANDOFF_REGION_FLAGS + 1, "region 1: unknown flags");
 	EXPECT_IGNORED(region(1)->flags = 9, "region 1: unknown flags");
+	EXPECT_IGNORED(region(1)->flags |= 1U << 31, "region 1: unknown flags");
 	EXPECT_IGNORED(region(1)->length = 0, "region 1: empty");
 	EXPECT_IGNORED(region(1)->length = -4096ULL, "region 1: ");
 	EXPECT_IGNORED(region(3)->base = 1ULL << 52, "region 3: ");
@@ -437,6 +453,178 @@ static void test_regions(void)
 			region(1)->length = 4096,
 			region(2)->node = 1), "region 1: shares a section");
 }
+
+/* Pages of two nodes in one section: of each node, one region reaches into it, whatever is in between. */
+static void test_shared_section(void)
+{
+	struct test_range ram[ARRAY_SIZE(test_ram)];
+
+	memcpy(ram, test_ram, sizeof(ram));
+	test_ram[1] = (struct test_range) { 4 * GIB, 4 * GIB + 4096, 0 };
+	test_ram[2] = (struct test_range) { 4 * GIB + 4096, 4 * GIB + 8192, 1 };
+	test_ram[3] = (struct test_range) { 4 * GIB + 8192, 8 * GIB, 0 };
+	good_table();
+	header->region_count = 3;
+	header->arena_count = 0;
+	for (int i = 0; i < 3; i++)
+		*region(i) = (struct memmap_handoff_region) {
+			test_ram[i + 1].start, test_ram[i + 1].end - test_ram[i + 1].start, test_ram[i + 1].nid, 0,
+		};
+	seal();
+	/* A file: there is no other memory for a table. */
+	way = MEMMAP_HANDOFF_FW_CFG;
+	file_size = header->length;
+	expect_ignored("region 2: shares a section");
+
+	/* Two nodes may. */
+	header->region_count = 2;
+	seal();
+	file_size = header->length;
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff);
+
+	/* So may three regions, the last of which begins with the next section. */
+	header->region_count = 3;
+	region(2)->base = 4 * GIB + 128 * MIB;
+	region(2)->length = 8 * GIB - region(2)->base;
+	seal();
+	file_size = header->length;
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff);
+	way = MEMMAP_HANDOFF_SETUP_DATA;
+	memcpy(test_ram, ram, sizeof(ram));
+}
+
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+/* The same as a good table, and two regions behind all memory that are held, one of each node. */
+static void held_table(void)
+{
+	struct memmap_handoff_arena arenas[2];
+
+	good_table();
+	memcpy(arenas, arena(0), sizeof(arenas));
+	header->region_count = 6;
+	*region(4) = (struct memmap_handoff_region) { 24 * GIB, 4 * GIB, 0, MEMMAP_HANDOFF_REGION_HELD };
+	*region(5) = (struct memmap_handoff_region) { 32 * GIB, 8 * GIB, 1, MEMMAP_HANDOFF_REGION_HELD };
+	memcpy(arena(0), arenas, sizeof(arenas));
+	seal();
+}
+
+#define EXPECT_HELD_IGNORED(change, why) do {	\
+	held_table();				\
+	change;					\
+	seal();					\
+	expect_ignored(why);			\
+} while (0)
+
+#define EXPECT_HELD_TAKEN(change) do {		\
+	held_table();				\
+	change;					\
+	seal();					\
+	boot(TABLE_AT, MAX_TABLE_SIZE);		\
+	CHECK(handoff);				\
+} while (0)
+
+/* A table whose second and last region is held, with nothing but low memory in the first. */
+static void low_table(u64 base, u64 length)
+{
+	good_table();
+	header->region_count = 2;
+	header->arena_count = 0;
+	*region(1) = (struct memmap_handoff_region) { base, length, 0, MEMMAP_HANDOFF_REGION_HELD };
+	seal();
+}
+
+static void test_held_taken(void)
+{
+	struct memmap_region r;
+
+	EXPECT_HELD_TAKEN();
+	CHECK(strstr(logged, "6 regions, 2 arenas"));
+	memmap_handoff_get_region(4, &r);
+	CHECK(r.base == 24 * GIB && r.length == 4 * GIB && r.nid == 0);
+	CHECK(r.flags == MEMMAP_HANDOFF_REGION_HELD);
+	CHECK(!memmap_handoff_zeroed(24 * GIB, 4096));
+	/* Next to each other and to memory, of any node, up to the last address. */
+	EXPECT_HELD_TAKEN(region(5)->base = 28 * GIB);
+	EXPECT_HELD_TAKEN((region(4)->base = 20 * GIB, region(4)->node = 1));
+	EXPECT_HELD_TAKEN((region(5)->base = (1ULL << 40) - 128 * MIB, region(5)->length = 128 * MIB));
+}
+
+/* Whole sections with that flag alone, behind all that is not held. */
+static void test_held_rules(void)
+{
+	EXPECT_HELD_IGNORED(region(4)->flags |= MEMMAP_HANDOFF_REGION_ZEROED, "region 4: held, with flags 0x3");
+	EXPECT_HELD_IGNORED(region(4)->flags |= MEMMAP_HANDOFF_REGION_FLAGS + 1, "region 4: unknown flags 0x6");
+	EXPECT_HELD_IGNORED(region(4)->flags |= 1U << 31, "region 4: unknown flags 0x80000002");
+	EXPECT_HELD_IGNORED(region(4)->length = 0, "region 4: empty");
+	EXPECT_HELD_IGNORED(region(5)->length = -128 * MIB, "region 5: ");
+	EXPECT_HELD_IGNORED((region(4)->base += 4096, region(4)->length -= 4096),
+			    "region 4: held, and not aligned to sections");
+	EXPECT_HELD_IGNORED(region(4)->length -= 4096, "region 4: held, and not aligned to sections");
+	EXPECT_HELD_IGNORED(region(5)->length -= 64 * MIB, "region 5: held, and not aligned to sections");
+	EXPECT_HELD_IGNORED(region(5)->length += 1, "region 5: held, and not aligned to sections");
+	EXPECT_HELD_IGNORED(region(5)->flags = 0, "region 5: follows a held one, and is not held");
+	EXPECT_HELD_IGNORED((region(3)->base = 12 * GIB, region(3)->flags = MEMMAP_HANDOFF_REGION_HELD,
+			     region(4)->base = 16 * GIB, region(4)->node = 1, region(4)->flags = 0),
+			    "region 4: follows a held one, and is not held");
+	EXPECT_HELD_IGNORED(region(5)->base = 22 * GIB, "region 5: not in order");
+	EXPECT_HELD_IGNORED(region(5)->base = 28 * GIB - 128 * MIB, "region 5: overlaps the one before");
+	EXPECT_HELD_IGNORED(region(4)->base = 20 * GIB - 128 * MIB, "region 4: overlaps the one before");
+	EXPECT_HELD_IGNORED(region(4)->node = 2, "region 4: there is no node 2");
+	EXPECT_HELD_IGNORED(region(5)->node = -1, "region 5: there is no node");
+	/* What is to come has no struct pages yet. */
+	EXPECT_HELD_IGNORED(*arena(1) = ((struct memmap_handoff_arena) { 24 * GIB, 64 * MIB, 0, 0 }),
+			    "arena 1: [0x600000000-0x603ffffff] is not all memory");
+}
+
+/* Where nothing else is, and where the processor has addresses; not below 4 GiB. */
+static void test_held_place(void)
+{
+	const char *why = "is held, and not free to use";
+
+	EXPECT_HELD_IGNORED(region(3)->flags = MEMMAP_HANDOFF_REGION_HELD, why);
+	EXPECT_HELD_IGNORED(region(5)->base = (1ULL << 40) - 4 * GIB, why);
+	/* Memory that no region tells of, in the last section. */
+	EXPECT_HELD_IGNORED((region(3)->base = 12 * GIB, region(3)->length = 4 * GIB + 128 * MIB,
+			     region(3)->flags = MEMMAP_HANDOFF_REGION_HELD), why);
+	CHECK(strstr(logged, "region 3: [0x300000000-0x407ffffff] is held"));
+	kept = (struct test_range) { 28 * GIB - 4096, 28 * GIB, 0 };
+	EXPECT_HELD_IGNORED(, why);
+	kept = (struct test_range) { 0, 0, 0 };
+
+	low_table(3 * GIB, 128 * MIB);
+	expect_ignored("region 1: [0xc0000000-0xc7ffffff] is held, and not free to use");
+	test_nr_ram = 2;
+	low_table(4 * GIB - 128 * MIB, 256 * MIB);
+	expect_ignored(why);
+	low_table(4 * GIB, 128 * MIB);
+	boot(TABLE_AT, MAX_TABLE_SIZE);
+	CHECK(handoff);
+	test_nr_ram = ARRAY_SIZE(test_ram);
+}
+
+static void test_held(void)
+{
+	test_held_taken();
+	test_held_rules();
+	test_held_place();
+}
+
+static void table_to_damage(int i)
+{
+	i % 3 ? good_table() : held_table();
+}
+#else
+static void test_held(void)
+{
+}
+
+static void table_to_damage(int i)
+{
+	good_table();
+}
+#endif
 
 static void test_arenas(void)
 {
@@ -715,7 +903,7 @@ static void test_random(int rounds)
 	int taken = 0;
 
 	for (int i = 0; i < rounds; i++) {
-		good_table();
+		table_to_damage(i);
 		for (int n = 1 + random64() % 4; n; n--) {
 			u8 *p = blob + random64() % header->length;
 
@@ -963,6 +1151,8 @@ int main(void)
 	test_good();
 	test_header();
 	test_regions();
+	test_shared_section();
+	test_held();
 	test_arenas();
 	test_places();
 	test_take_arenas();

@@ -3,6 +3,8 @@
 # Compiles files of the series for user space, with sanitizers, and runs their tests.
 # PATCHED_SRC=DIR: takes them from a Linux tree that has the series, while it is worked on.
 set -euo pipefail
+# For !(0000-*).patch: the patches of a folder without its cover letter.
+shopt -s extglob nullglob
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 for tool in git gcc; do
@@ -17,12 +19,12 @@ cd "$work"
 
 # The patches create these files, so no kernel source is needed to have them.
 take_from_patches() {
-	local patch
-	shopt -s nullglob
-	git init -q .
-	for patch in "$here"/../patches/boot/000[1-9]-*.patch "$here"/../patches/boot/00[1-9][0-9]-*.patch; do
-		git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_*.h' \
-			--include='include/uapi/linux/memmap_*.h' "$patch"
+	local series patch
+	for series; do
+		for patch in "$here/../patches/$series"/!(0000-*).patch; do
+			git apply --include='mm/memmap_*.[ch]' --include='include/linux/memmap_*.h' \
+				--include='include/uapi/linux/memmap_*.h' "$patch"
+		done
 	done
 }
 
@@ -37,21 +39,18 @@ take_from_tree() {
 	cp "$1"/include/uapi/linux/memmap_*.h include/uapi/linux
 }
 
-if [ -n "${PATCHED_SRC:-}" ]; then
-	take_from_tree "$PATCHED_SRC"
-else
-	take_from_patches
-fi
-
 # Every other kernel header that they ask for is the one file of stubs.
-mkdir stubs
-echo '#include "kernel_stubs.h"' >stubs/internal.h
-grep -ho '^#include <[a-z0-9_/]*\.h>' mm/*.[ch] include/linux/*.h | sed 's/.*<\(.*\)>/\1/' | sort -u |
-	while read -r header; do
-		[ ! -f "include/$header" ] || continue
-		mkdir -p "stubs/${header%/*}"
-		echo '#include "kernel_stubs.h"' >"stubs/$header"
-	done
+make_stubs() {
+	rm -rf stubs
+	mkdir stubs
+	echo '#include "kernel_stubs.h"' >stubs/internal.h
+	grep -ho '^#include <[a-z0-9_/]*\.h>' mm/*.[ch] include/linux/*.h | sed 's/.*<\(.*\)>/\1/' | sort -u |
+		while read -r header; do
+			[ ! -f "include/$header" ] || continue
+			mkdir -p "stubs/${header%/*}"
+			echo '#include "kernel_stubs.h"' >"stubs/$header"
+		done
+}
 
 # run_test NAME SANITIZERS
 run_test() {
@@ -68,11 +67,30 @@ has_thread_sanitizer() {
 	gcc -fsanitize=thread -o probe probe.c 2>/dev/null && ./probe 2>/dev/null
 }
 
-run_test handoff_test address,undefined
-run_test regions_test address,undefined
-if has_thread_sanitizer; then
-	run_test fill_test thread,undefined
-else
+# run_tests WHAT: of the files as they are now.
+run_tests() {
+	echo "$1:"
+	make_stubs
+	run_test handoff_test address,undefined
+	run_test regions_test address,undefined
+	run_test fill_test "$fill_sanitizers"
+}
+
+fill_sanitizers=thread,undefined
+if ! has_thread_sanitizer; then
 	echo "guest-kernel/tests/run.sh: gcc's thread sanitizer does not work here: fill_test runs without" >&2
-	run_test fill_test address,undefined
+	fill_sanitizers=address,undefined
+fi
+if [ -n "${PATCHED_SRC:-}" ]; then
+	take_from_tree "$PATCHED_SRC"
+	run_tests "$PATCHED_SRC"
+else
+	# Each series works without those that come after it.
+	git init -q .
+	take_from_patches boot
+	run_tests 'after boot'
+	take_from_patches hash elastic
+	run_tests 'after elastic'
+	take_from_patches run fixes
+	run_tests 'after all'
 fi

@@ -45,6 +45,13 @@ typedef u64 phys_addr_t;
 #define max_t(t, a, b)		max((t)(a), (t)(b))
 #define array_size(n, size)	((n) * (size))
 
+/* 1 for a macro that is 1, 0 for one that there is not. */
+#define PLACEHOLDER_1			0,
+#define SECOND(ignored, val, ...)	val
+#define IS_ENABLED_(one_or_junk)	SECOND(one_or_junk 1, 0)
+#define IS_ENABLED__(val)		IS_ENABLED_(PLACEHOLDER_##val)
+#define IS_ENABLED(option)		IS_ENABLED__(option)
+
 /* A test may have sections and blocks of fewer pages, to have more of them. */
 #ifndef PAGES_PER_SECTION
 #define PAGES_PER_SECTION	32768UL
@@ -141,6 +148,8 @@ typedef struct { long long v; } atomic64_t;
 #define atomic64_add(x, a)		((void)__atomic_fetch_add(&(a)->v, x, __ATOMIC_RELAXED))
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, val)		__atomic_store_n(&(x), val, __ATOMIC_RELAXED)
+#define try_cmpxchg(p, old, new)	__atomic_compare_exchange_n(p, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+#define cmpxchg(p, old, new)		({ __typeof__(*(p)) old_ = (old); try_cmpxchg(p, &old_, new); old_; })
 #define smp_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define smp_store_release(p, val)	__atomic_store_n(p, val, __ATOMIC_RELEASE)
 
@@ -173,9 +182,10 @@ struct zone {
 /* Of all zones: the test knows them. */
 unsigned long global_zone_page_state(enum zone_stat_item item);
 
-typedef struct {
+typedef struct pglist_data {
 	struct zone node_zones[MAX_NR_ZONES];
 	unsigned long node_start_pfn, end_pfn;
+	unsigned long node_present_pages;
 	unsigned long first_deferred_pfn;
 } pg_data_t;
 
@@ -195,6 +205,11 @@ static inline int zone_idx(const struct zone *z)
 static inline unsigned long zone_end_pfn(const struct zone *z)
 {
 	return z->end_pfn;
+}
+
+static inline bool populated_zone(const struct zone *z)
+{
+	return z->zone_start_pfn < z->end_pfn;
 }
 
 static inline unsigned long pgdat_end_pfn(const pg_data_t *p)
