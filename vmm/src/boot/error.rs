@@ -3,30 +3,37 @@
 
 use super::load::LoadError;
 use super::wiring::DevicesError;
-use crate::config::FileError;
+use crate::config::{FileError, KERNEL};
 use crate::devices::bus::AtAddress;
 use crate::devices::running::WorkerError;
+use crate::field::Field;
 use crate::firmware::FirmwareError;
 use crate::kernel::KernelError;
 use crate::layout;
-use crate::memory::PlanError;
 use crate::memory::guest::MapError;
 use crate::memory::host::HostError;
 use crate::memory::prefault::PrefaultError;
+use crate::memory::{PlanError, Size};
 use crate::sandbox::JailError;
 use crate::state::Mismatch;
 use crate::state::image::ImageError;
 use crate::vcpu::VcpuError;
 use crate::vm::VmError;
 
+const SIZE: Field = Field::of("memory", "size");
+
 /// Why a VM did not start. Each source names the thing, the value and what would be right.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant passes on the error of the module that it is named after")]
+#[expect(missing_docs, reason = "each variant is its message, or the error of the module that it is named after")]
 pub enum BootError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(transparent)]
     Firmware(#[from] FirmwareError),
+    #[error(
+        "{SIZE}={size:#}: firmware has {bits}-bit physical addresses here: must be at most {max:#}, or {KERNEL} alone"
+    )]
+    FirmwareMemory { size: Size, max: Size, bits: u8 },
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]

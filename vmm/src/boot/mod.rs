@@ -57,6 +57,7 @@ pub fn boot(
     timeline.phase("KVM opened");
     let width = kvm.as_ref().map_or(AddressWidth::WIDEST, |(_, width)| *width);
     let plan = MemoryPlan::new(&config.memory, payload.kind(), width)?;
+    payload.check_memory(&plan, kvm.as_ref().ok().map(|(kvm, _)| kvm))?;
     Host::this().check(&plan)?;
     timeline.phase("memory planned");
 
@@ -92,8 +93,9 @@ pub fn boot(
 /// Finds what of a boot can be wrong with what runs, on as many `cpus`, and with its memory, as long as nothing of it is there. The
 /// guest's physical addresses are of `width`.
 pub fn check(payload: &Payload, cpus: CpuTopology, memory: &PlanInput, width: AddressWidth) -> Result<(), BootError> {
-    MemoryPlan::new(memory, Inspected::new(payload, cpus)?.kind(), width)?;
-    Ok(())
+    let payload = Inspected::new(payload, cpus)?;
+    let plan = MemoryPlan::new(memory, payload.kind(), width)?;
+    payload.check_memory(&plan, None)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the boot CPU runs first: a kernel that flatboot loads, or firmware that finds all else by itself.
 
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_cpuid_entry2};
 use kvm_ioctls::Kvm;
 
 use super::devices::Devices;
@@ -13,9 +14,14 @@ use crate::cpu::topology::CpuTopology;
 use crate::devices::fw_cfg::FwCfg;
 use crate::firmware::{self, Description, FirmwareError};
 use crate::kernel::{self, KernelError};
-use crate::memory::PayloadKind;
+use crate::memory::{MemoryPlan, PayloadKind, Size};
 use crate::timeline::Timeline;
-use crate::vm::{Start, Vm};
+use crate::vm::{self, Start, Vm};
+
+/// Bits of a physical address that EDK2 uses at most: it maps each to itself by four levels of page tables, without their upper half.
+const FIRMWARE_BITS: u8 = 47;
+/// The same where it has no pages of 1 GiB to do that with.
+const FIRMWARE_BITS_WITHOUT_GIGABYTES: u8 = 40;
 
 /// A payload whose files have been looked at.
 #[derive(Debug)]
@@ -67,6 +73,13 @@ impl<'a> Inspected<'a> {
         }
     }
 
+    /// Checks that what runs finds all memory: EDK2 leaves out a range that does not end below its last address, and whoever it starts
+    /// would do without. If there is no `kvm` to ask, its addresses are taken to be as wide as they ever are.
+    pub(super) fn check_memory(&self, plan: &MemoryPlan, kvm: Option<&Kvm>) -> Result<(), BootError> {
+        let Self::Firmware { .. } = self else { return Ok(()) };
+        check_room(plan, kvm.map_or(Ok(FIRMWARE_BITS), firmware_bits)?)
+    }
+
     /// Before the first vCPU: makes flash for firmware, and what answers its questions. Guest memory stays as it was mapped.
     pub(super) fn install(
         &self,
@@ -104,6 +117,85 @@ impl<'a> Inspected<'a> {
     }
 }
 
+/// How wide firmware's physical addresses are on this host.
+fn firmware_bits(kvm: &Kvm) -> Result<u8, BootError> {
+    let supported = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(vm::ioctl("KVM_GET_SUPPORTED_CPUID"))?;
+    Ok(firmware_bits_of(supported.as_slice()))
+}
+
+/// The same on a processor that has `table`: CPUID 0x80000001, bit 26 of EDX says that it has pages of 1 GiB.
+fn firmware_bits_of(table: &[kvm_cpuid_entry2]) -> u8 {
+    let has_gigabytes = |entry: &kvm_cpuid_entry2| entry.function == 0x8000_0001 && entry.edx & 1 << 26 != 0;
+    if table.iter().any(has_gigabytes) { FIRMWARE_BITS } else { FIRMWARE_BITS_WITHOUT_GIGABYTES }
+}
+
+/// Checks that all memory is where firmware has addresses of `bits`.
+fn check_room(plan: &MemoryPlan, bits: u8) -> Result<(), BootError> {
+    let end = plan.ram().last().map_or(0, |range| range.end());
+    let beyond = end.saturating_sub(1 << bits);
+    if beyond == 0 {
+        return Ok(());
+    }
+    let size = plan.input().size();
+    Err(BootError::FirmwareMemory { size, max: Size(size.0 - beyond), bits })
+}
+
 fn inspect(kernel: &KernelConfig) -> Result<kernel::Image, KernelError> {
     kernel::Image::inspect(kernel.image.path(), kernel.image.file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::config::FIRMWARE;
+    use crate::images;
+    use crate::memory::{AddressWidth, MemorySize, PlanInput};
+
+    const MIB: u64 = 1 << 20;
+    /// 2^40 and 2^47 bytes, less what is not memory below 4 GiB.
+    const MOST: [u64; 2] = [(1 << 40) - 3584 * MIB, (1 << 47) - 3584 * MIB];
+
+    fn plan(size: u64, holes: u16) -> MemoryPlan {
+        let mut input = PlanInput::new(MemorySize::try_from(size).unwrap());
+        input.study.holes = holes;
+        MemoryPlan::new(&input, PayloadKind::Firmware, AddressWidth::WIDEST).unwrap()
+    }
+
+    #[test]
+    fn pages_of_a_gigabyte_give_firmware_wide_addresses() {
+        let entry = |function, edx| kvm_cpuid_entry2 { function, edx, ..Default::default() };
+        assert_eq!(firmware_bits_of(&[entry(1, !0), entry(0x8000_0001, 1 << 26)]), 47);
+        assert_eq!(firmware_bits_of(&[entry(1, !0), entry(0x8000_0001, !(1 << 26))]), 40);
+        assert_eq!(firmware_bits_of(&[]), 40);
+    }
+
+    #[test]
+    fn memory_ends_where_firmware_has_addresses() {
+        for (bits, most) in [40, 47].into_iter().zip(MOST) {
+            check_room(&plan(most, 0), bits).unwrap();
+            // The size that is said to be right is.
+            for (size, holes, max) in [(most + MIB, 0, most), (most, 7, most - 7 * 128 * MIB), (2 * most, 0, most)] {
+                let error = check_room(&plan(size, holes), bits).unwrap_err();
+                assert!(matches!(error, BootError::FirmwareMemory { max: Size(found), .. } if found == max), "{error}");
+                check_room(&plan(max, holes), bits).unwrap();
+            }
+        }
+        let line = "memory.size=2T: firmware has 40-bit physical addresses here: must be at most 1044992M, or payload.kernel alone";
+        assert_eq!(check_room(&plan(1 << 41, 0), 40).unwrap_err().to_string(), line);
+    }
+
+    #[test]
+    fn only_firmware_is_short_of_addresses() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("firmware");
+        fs::write(&path, images::firmware()).unwrap();
+        let file = InputFile::open(FIRMWARE, &path).unwrap();
+        let firmware = Inspected::Firmware { image: firmware::Image::inspect(&file).unwrap(), kernel: None };
+        firmware.check_memory(&plan(MOST[1], 0), None).unwrap();
+        let large = plan(1 << 47, 0);
+        firmware.check_memory(&large, None).unwrap_err();
+        Inspected::Saved.check_memory(&large, None).unwrap();
+    }
 }

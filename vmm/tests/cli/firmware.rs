@@ -15,7 +15,7 @@ use crate::{FLATBOOT, images};
 const GAVE_UP: i32 = 7;
 
 pub(crate) fn rows() -> Vec<Row> {
-    [images(), kernels(), combinations()].concat()
+    [images(), kernels(), combinations(), vec![memory()]].concat()
 }
 
 fn error(arguments: &str, line: &str) -> Row {
@@ -64,6 +64,13 @@ fn kernels() -> Vec<Row> {
         ),
         row("--kernel @/efi --initramfs @/missing", "--initramfs @/missing: there is no such file: must exist"),
     ]
+}
+
+/// More than it has addresses for. Whatever this host's processor has, all are as wide as can be where there is no KVM.
+fn memory() -> Row {
+    let line = "--memory size=200T: firmware has 47-bit physical addresses here: must be at most 134214144M, or \
+                --kernel alone";
+    error("run --firmware @/firmware --memory size=200T", line).needs(Needs::Devices("true"))
 }
 
 fn combinations() -> Vec<Row> {
