@@ -33,14 +33,31 @@ fn without(lab: &Lab) -> Result<(), Failed> {
     lab.passes(&lab.guest().options(["--study", "handoff=off"]).checks("nodmesg=memmap_handoff: ,meminfo")).map(drop)
 }
 
+/// Three holes leave four parts above 4 GiB: the table has each, whole and zero, and with each a region of the kernel's own begins.
 fn regions_are_shown(lab: &Lab) -> Result<(), Failed> {
+    const SECTION: u64 = 128 * MIB;
+
     let ended = lab.passes(&lab.guest().memory("size=8G").options(["--study", "holes=3"]).checks("handoff"))?;
-    let files = ended.report("handoff").ok_or("no report")?["files"].to_string();
-    // Four parts above 4 GiB, each with its base in the kernel's own list.
-    for base in ["0x100000000", "0x1"] {
-        require(files.contains(base), || format!("no region at {base}: {files}"))?;
+    let files = &ended.report("handoff").ok_or("no report")?["files"];
+    // 512 MiB are below 4 GiB; of the 60 sections above, each part has 15, and the next one begins a section later.
+    let bases = (0..4).map(|part| 4096 * MIB + part * 16 * SECTION);
+    let expected: Vec<_> = bases.map(|base| [format!("{base:#x}"), format!("{:#x}", 15 * SECTION)]).collect();
+    let table = high(files, "memmap_handoff/regions");
+    let listed = expected.iter().map(|[base, length]| vec![base.as_str(), length, "0", "0x1"]);
+    require(listed.eq(table.iter().cloned()), || format!("the table has {table:?}, expected {expected:?}"))?;
+    let own = high(files, "memmap_regions");
+    for [base, _] in &expected {
+        let begins = |row: &Vec<&str>| matches!(row[..], [at, _, "0", "0x1", _, "table"] if at == base);
+        require(own.iter().any(begins), || format!("no region of the table at {base}: {own:?}"))?;
     }
     Ok(())
+}
+
+/// The words of each line of a list of regions whose first, the base, is at or above 4 GiB.
+fn high<'a>(files: &'a Value, list: &str) -> Vec<Vec<&'a str>> {
+    let rows = files[list].as_str().unwrap_or_default().lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let base = |row: &Vec<&str>| u64::from_str_radix(row.first()?.strip_prefix("0x")?, 16).ok();
+    rows.filter(|row| base(row).is_some_and(|base| base >= 4096 * MIB)).collect()
 }
 
 /// KiB that kernels may differ by: the plan of deferred memory and the copy of the table take some, and what boot alone needed, which
