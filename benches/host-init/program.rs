@@ -5,14 +5,13 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flatboot_bench::command::EXIT_HOST;
+use flatboot_bench::command::exit_code;
 use flatboot_bench::protocol::{CHUNK, Exit, Kind, Report, Size, Start};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
@@ -28,7 +27,6 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 struct Running {
     child: Child,
     cgroup: PathBuf,
-    since: Instant,
     /// What it writes, by kind.
     outputs: Vec<(Kind, File)>,
 }
@@ -65,7 +63,6 @@ fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
         enter.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         None
     };
-    let since = Instant::now();
     let mut child = enter.spawn()?;
     // It holds the terminal's other side, whose last close is the end of the output.
     drop(enter);
@@ -83,7 +80,7 @@ fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
         None => child.stdin.take().map(|fd| Arc::new(file(fd.into()))),
     };
     Ok((
-        Running { child, cgroup, since, outputs },
+        Running { child, cgroup, outputs },
         Current { sequence, process: Some(process), stdin: input, terminal: master },
     ))
 }
@@ -101,7 +98,6 @@ impl Running {
             });
         }
         let status = self.child.wait();
-        let wall_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // As a container ends with its first process: what it left behind would hold its output open.
         let _ = fs::write(self.cgroup.join("cgroup.kill"), "1");
         let deadline = Instant::now() + DRAIN_LIMIT;
@@ -120,7 +116,7 @@ impl Running {
         // Fails while a killed process is not reaped yet; an empty cgroup costs little.
         let _ = fs::remove_dir(&self.cgroup);
         let report = match status {
-            Ok(status) => Report::Exit(Exit { code: exit_code(status), wall_ns }),
+            Ok(status) => Report::Exit(Exit { code: exit_code(status) }),
             Err(error) => Report::Failed(format!("cannot wait for the program: {error}")),
         };
         // flatboot-bench is gone: the agent's main thread notices.
@@ -152,9 +148,4 @@ fn terminal_pair(size: Size) -> io::Result<(File, OwnedFd)> {
     tcsetwinsize(&master, size)?;
     let slave = ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     Ok((master, slave))
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_HOST)
 }

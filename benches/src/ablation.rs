@@ -26,7 +26,7 @@ pub(crate) struct Part<'a> {
     pub(crate) without: &'a Group<'a>,
     /// Boots with everything on.
     pub(crate) full: &'a Group<'a>,
-    /// The fewer samples of the two.
+    /// The fewer samples of the two; of fleets, the fewer rounds.
     pub(crate) n: usize,
     /// Median time to init without it over that of the full set, if both have samples.
     pub(crate) ratio: Option<f64>,
@@ -52,7 +52,7 @@ const LEGEND: &str = "ratio: median time to init without the part over that of t
 pub(crate) fn table(groups: &[Group<'_>]) -> Option<Table> {
     let sets = sets(groups);
     let parts = sets.iter().flat_map(|set| &set.parts).flat_map(|part| [part.full, part.without]);
-    let clock = Clock::for_all(parts.filter_map(|group| median(&group.inits())));
+    let clock = Clock::for_all(parts.filter_map(|group| median(&group.independent_inits())));
     let block = |set: &Set<'_>| Block {
         title: format!("{}: what each part is worth", plain(&set.title)),
         rows: set.parts.iter().map(|part| part.row(clock)).collect(),
@@ -88,8 +88,9 @@ fn full_set<'a>(variant: &Variant, groups: &'a [Group<'a>]) -> Option<&'a Group<
 
 impl<'a> Part<'a> {
     fn of(without: &'a Group<'a>, full: &'a Group<'a>) -> Self {
-        let resampled = Resampled::ratio_of_medians(&without.inits(), &full.inits());
-        let n = without.samples.len().min(full.samples.len());
+        let (inits_without, inits_full) = (without.independent_inits(), full.independent_inits());
+        let resampled = Resampled::ratio_of_medians(&inits_without, &inits_full);
+        let n = inits_without.len().min(inits_full.len());
         Self {
             name: without.variant.without.as_deref().unwrap_or_default(),
             without,
@@ -101,7 +102,7 @@ impl<'a> Part<'a> {
     }
 
     fn row(&self, clock: Clock) -> Vec<Cell> {
-        let time = |group: &Group<'_>| or_none(median(&group.inits()), |ns| clock.show(ns));
+        let time = |group: &Group<'_>| or_none(median(&group.independent_inits()), |ns| clock.show(ns));
         let memory = |group: &Group<'_>| or_none(median(&group.memory()), bytes).text;
         let mut ratio = or_none(self.ratio, |ratio| format!("{ratio:.3}"));
         // What is slower without it is worth something.
@@ -169,5 +170,16 @@ mod tests {
         let groups = groups(&results);
         let part = &sets(&groups)[0].parts[0];
         assert_eq!((part.n, part.interval, part.interval.and_then(Interval::differs)), (5, None, None));
+    }
+
+    #[test]
+    fn a_round_of_a_fleet_is_one_sample() {
+        let variants = [None, Some("a".to_owned())]
+            .map(|without| Variant { without, vms: Some(20), ..variant("flatboot", "async", GIB) })
+            .to_vec();
+        let results = sweep(variants, 5, |variant, _| [1_000, 9_000][variant]);
+        let groups = groups(&results);
+        let part = &sets(&groups)[0].parts[0];
+        assert_eq!((part.n, part.ratio, part.interval), (5, Some(9.0), None));
     }
 }

@@ -58,7 +58,6 @@ pub(crate) enum Verb {
     ///
     /// `flatboot check` decides, unless `FLATBOOT_KVM` is real or emulated (default: auto). One line on standard error says which
     /// is used.
-    #[command(alias = "door")]
     Exec(ExecArgs),
     /// The emulated KVM host: QEMU emulates a machine whose Linux has KVM
     Host {
@@ -73,7 +72,7 @@ pub(crate) enum Verb {
     /// Compare two results files, variant by variant; with `--fail-above` as a check for CI
     ///
     /// Each ratio of medians, B over A, has a bootstrap confidence interval of 95 %. Exit codes: 0; 1 if a variant is
-    /// above RATIO (with `--if-shown`: is shown to be), or does not boot in B; 2 if a file is invalid, the hosts differ, or a
+    /// above RATIO (with `--if-shown`: is shown to be), or most of its boots in B failed; 2 if a file is invalid, the hosts differ, or a
     /// variant has too few samples to judge.
     Compare(CompareArgs),
     /// Test the promises of docs/SPECIFICATION.md, one line for each
@@ -338,9 +337,10 @@ pub(crate) struct CompareArgs {
     pub(crate) a: PathBuf,
     /// Results file of `run`, the later one
     pub(crate) b: PathBuf,
-    /// Exit with 1 if a variant's ratio, B's median over A's, is above RATIO such as 1.05, or if it boots in A and never in B
+    /// Exit with 1 if a variant's ratio, B's median over A's, is above RATIO such as 1.05, or if most of its boots in B failed
     ///
-    /// Exit code 2 if a variant has no samples.
+    /// Most is half or more, if it is a larger share than of those in A. Exit code 2 if a variant has no
+    /// samples.
     #[arg(long, value_name = "RATIO")]
     pub(crate) fail_above: Option<Limit>,
     /// With --fail-above: fail only if the difference is significant
@@ -361,7 +361,8 @@ pub(crate) struct SpecArgs {
     /// Names of promises or sections (speed, size, limits, behaviour) [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Samples of each variant of a speed promise, in addition to the first, which is dropped
+    /// Samples of each variant of a speed promise, in addition to the first, which is dropped; and rounds of what tests time, unless
+    /// the environment variable `FLATBOOT_TIMES` says how many
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: usize,
     /// Print the promises with the command that tests each, and run nothing

@@ -3,7 +3,9 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// Exit code of `flatboot-bench` when the time ran out, as of timeout(1).
@@ -58,8 +60,6 @@ pub struct Streams<'a> {
 pub struct Finish {
     /// Exit code; 128 + n after death by signal n.
     pub code: u8,
-    /// From its start until it was reaped, on the clock of the host that it ran in.
-    pub wall: Duration,
 }
 
 /// How a program ended and all that it wrote.
@@ -71,8 +71,6 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     /// Everything written to standard error.
     pub stderr: Vec<u8>,
-    /// From its start until it was reaped, on the clock of the host that it ran in.
-    pub wall: Duration,
 }
 
 impl Command {
@@ -129,12 +127,19 @@ impl Command {
     }
 }
 
+/// The exit code of a program that has ended so; 128 + n after death by signal n.
+#[must_use]
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_HOST)
+}
+
 impl Outcome {
     /// Runs `run` with streams that keep everything.
     pub fn capture<E>(run: impl FnOnce(Streams<'_>) -> Result<Finish, E>) -> Result<Self, E> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let finish = run(Streams { stdin: Stdin::Null, stdout: &mut stdout, stderr: &mut stderr })?;
-        Ok(Self { code: finish.code, stdout, stderr, wall: finish.wall })
+        Ok(Self { code: finish.code, stdout, stderr })
     }
 
     /// Standard output as text, with what is not UTF-8 replaced.

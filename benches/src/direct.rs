@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -18,7 +18,7 @@ use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
-use crate::command::{Command, EXIT_HOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Finish, Stdin, Streams};
+use crate::command::{Command, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Finish, Stdin, Streams, exit_code};
 use crate::error::Error;
 use crate::host::HostOptions;
 
@@ -74,7 +74,6 @@ impl DirectSession {
     /// Runs a command to its end; what it writes goes to `streams` as it comes.
     pub fn run_streaming(&mut self, command: &Command, mut streams: Streams<'_>) -> Result<Finish, Error> {
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let since = Instant::now();
         let mut child = match self.spawn(command, &streams.stdin) {
             Ok(child) => child,
             Err(error) => {
@@ -83,7 +82,7 @@ impl DirectSession {
                 let _ = streams.stderr.write_all(message.as_bytes());
                 let not_found = error.kind() == io::ErrorKind::NotFound;
                 let code = if not_found { EXIT_NOT_FOUND } else { EXIT_NOT_EXECUTABLE };
-                return Ok(Finish { code, wall: since.elapsed() });
+                return Ok(Finish { code });
             }
         };
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).context(NO_WATCH)?;
@@ -93,7 +92,7 @@ impl DirectSession {
         self.control.end();
         match ended {
             None => Err(Error::Timeout(command.timeout.unwrap_or_default())),
-            Some(status) => Ok(Finish { code: exit_code(status), wall: since.elapsed() }),
+            Some(status) => Ok(Finish { code: exit_code(status) }),
         }
     }
 
@@ -204,11 +203,6 @@ fn feed(child: &mut Child, stdin: &Stdin) {
             Stdin::Inherit => io::copy(&mut io::stdin().lock(), &mut pipe).map(drop),
         };
     });
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_HOST)
 }
 
 fn no_copy(drive: &Path) -> String {

@@ -35,6 +35,15 @@ pub(crate) fn ask(socket: &Path, verb: &str, what: &str, body: &str, limit: Dura
     read(BufReader::new(stream.take(MOST)))
 }
 
+/// Has the server at `socket` do `what`, and waits until it is done; an error is what it said.
+pub(crate) fn put(socket: &Path, what: &str, body: &str, limit: Duration) -> Result<(), String> {
+    match ask(socket, "PUT", what, body, limit) {
+        Ok(answer) if answer.is_granted() => Ok(()),
+        Ok(Answer { status, body }) => Err(format!("{what}: {status} {body}")),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
+
 fn read(mut answer: impl BufRead) -> io::Result<Answer> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{what:?} is no answer of HTTP"));
     let mut line = String::new();

@@ -48,6 +48,7 @@ mod init_times;
 mod json_file;
 mod progress;
 mod rates;
+mod size;
 mod table;
 
 pub use backend::{Backend, Kvm, Session, SessionControl};

@@ -6,8 +6,6 @@
 pub struct Mode {
     /// Its name, which is the value.
     pub name: &'static str,
-    /// What it does, in a few words.
-    pub meaning: &'static str,
     /// Whether it uses as many threads as `memmap_init_threads=` allows.
     pub threads: bool,
     /// The kernel that is booted, as `guest-kernel/build.sh` calls it.
@@ -21,11 +19,11 @@ pub(crate) const STOCK: &str = "stock";
 
 /// All modes, slowest first. A new one is a line here.
 pub const MODES: &[Mode] = &[
-    Mode { name: "serial", meaning: "one thread fills the memmap, boot waits", threads: false, kernel: PATCHED },
-    Mode { name: "stock", meaning: "Linux 6.12 without the series, boot marks apart", threads: false, kernel: STOCK },
-    Mode { name: "parallel", meaning: "all vCPUs fill the memmap, boot waits", threads: true, kernel: PATCHED },
-    Mode { name: "async", meaning: "all vCPUs fill the memmap while init runs", threads: true, kernel: PATCHED },
-    Mode { name: "ondemand", meaning: "the memmap is filled as memory is used", threads: false, kernel: PATCHED },
+    Mode { name: "serial", threads: false, kernel: PATCHED },
+    Mode { name: "stock", threads: false, kernel: STOCK },
+    Mode { name: "parallel", threads: true, kernel: PATCHED },
+    Mode { name: "async", threads: true, kernel: PATCHED },
+    Mode { name: "ondemand", threads: false, kernel: PATCHED },
 ];
 
 impl Mode {

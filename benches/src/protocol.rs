@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Changes with every change of this module: an init of another build is refused, not misunderstood.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Name of the virtio-serial port for orders, reports and output.
 pub const CONTROL_PORT: &str = "flatboot.control";
 /// Name of the virtio-serial port for the program's input.
@@ -114,8 +114,6 @@ pub struct Size {
 pub struct Exit {
     /// Exit code; 128 + n after death by signal n.
     pub code: u8,
-    /// From just before its start until it was reaped, on the emulated host's monotonic clock.
-    pub wall_ns: u64,
 }
 
 impl Kind {

@@ -342,6 +342,9 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &["--vmm", "qemu=."], &["not a file"]);
     refuses(&lab, &with(&["--out", "/nonexistent/r.json"]), &["/nonexistent/r.json"]);
     refuses(&lab, &with(&["--out", "."]), &["directory"]);
+    let many = (1..=200).map(|cpus| cpus.to_string()).collect::<Vec<_>>().join(",");
+    let many = ["--memory", "1G", "--cpus", &many, "--mode", "serial", "--runs", "1000", "--kernel", "nowhere"];
+    refuses(&lab, &[&qemu[..], &many].concat(), &["--runs 1000", "200200 boots", "131072"]);
     // A file that is not of a sweep stays as it is.
     refuses(&lab, &with(&["--out", "plain"]), &["plain", "exists"]);
     refuses(&lab, &with(&["--out", "plain", "--resume"]), &["plain"]);

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::results::Group;
 use crate::stats::{CHANCE, LEAST_SAMPLES, Resampled};
 use crate::sweep::describe;
 use crate::terminal::plain;
@@ -37,7 +38,7 @@ pub struct Gate {
     pub(super) limit: Limit,
     /// Only what is shown to be slower fails.
     pub(super) if_shown: bool,
-    /// Above the limit, and, if that is asked for, shown to be slower; or B does not boot any more.
+    /// Above the limit, and, if that is asked for, shown to be slower; or most boots of B fail.
     pub(super) failed: Vec<(String, String)>,
     /// Nothing can be shown, and what there is does not speak for B.
     pub(super) unknown: Vec<(String, String)>,
@@ -89,6 +90,9 @@ impl Gate {
                 (None, _) => Judgement::Unknown("no samples in A".to_owned()),
             };
         };
+        if let Some(why) = fails_to_boot(&pair.a, &pair.b) {
+            return Judgement::Failed(why);
+        }
         let (ratio, limit) = (resampled.ratio, self.limit.0);
         if ratio <= limit {
             return Judgement::Held;
@@ -111,6 +115,14 @@ impl Gate {
     }
 }
 
+/// Why `b` has failed whatever the times of its few good boots: half of its boots or more have failed, and a larger share of them than
+/// of those of `a`.
+fn fails_to_boot(a: &Group<'_>, b: &Group<'_>) -> Option<String> {
+    let all = |group: &Group<'_>| group.failed + group.samples.len();
+    let is_more = b.failed * all(a) > a.failed * all(b);
+    (is_more && 2 * b.failed >= all(b)).then(|| format!("{} of {} boots of B failed", b.failed, all(b)))
+}
+
 /// Whether the ratio is above `limit`, and B slower for all but `chance`. A limit below 1 asks for a gain, which must then
 /// be missed for all but `chance`.
 fn is_shown(resampled: &Resampled, limit: f64, chance: f64) -> bool {
@@ -121,7 +133,10 @@ fn is_shown(resampled: &Resampled, limit: f64, chance: f64) -> bool {
 mod tests {
     use fastrand::Rng;
 
+    use super::super::pairs::matched;
     use super::*;
+    use crate::report::fixture::{GIB, sweep, variant};
+    use crate::results::End;
 
     #[test]
     fn limits_are_finite_and_above_0() {
@@ -129,6 +144,23 @@ mod tests {
         for wrong in ["0", "-0", "-1", "nan", "inf", "1e999", "", "5%", "1,05"] {
             assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_few_good_boots_do_not_make_up_for_many_that_failed() {
+        let with = |failed: [u32; 2]| {
+            let [a, b] = failed.map(|failed| {
+                let mut results = sweep(vec![variant("flatboot", "async", GIB)], 10, |_, _| 1_000_000);
+                let boots = results.boots.iter_mut().filter(|boot| (1..=failed).contains(&boot.round));
+                boots.for_each(|boot| boot.end = End::Failed { why: "no init".to_owned(), console: Vec::new() });
+                results
+            });
+            Gate::of(&matched(&a, &b).pairs, Limit(1.05), false).failed
+        };
+        let failed = with([0, 5]);
+        assert_eq!(failed[0].1, "5 of 10 boots of B failed");
+        assert_eq!([[0, 4], [5, 5], [6, 5]].map(|failed| with(failed).len()), [0, 0, 0]);
+        assert_eq!(with([5, 6])[0].1, "6 of 10 boots of B failed");
     }
 
     /// Ten values around 1 s, in ascending order, each up to 10 % away from it.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use crate::size;
+
 /// A host's memory. At least 256 MiB, a whole number of MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemorySize {
@@ -68,17 +70,8 @@ impl FromStr for MemorySize {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || anyhow!("host memory {text:?}: expected a size of at least 256M, such as 512M or 14G");
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (digits, unit) = text.split_at(split);
-        let number: u64 = digits.parse().map_err(|_| wrong())?;
-        let mib = match unit {
-            "M" => Some(number),
-            "G" => number.checked_mul(1 << 10),
-            "T" => number.checked_mul(1 << 20),
-            _ => None,
-        };
-        // 2^40 MiB is far above any machine and far below any overflow.
-        mib.filter(|mib| (Self::MIN_MIB..1 << 40).contains(mib)).map(|mib| Self { mib }).ok_or_else(wrong)
+        let bytes = size::of(text, Self::MIN_MIB << 20).ok_or_else(wrong)?;
+        Ok(Self { mib: bytes >> 20 })
     }
 }
 

@@ -173,9 +173,7 @@ impl HostSession {
                 Kind::Stderr => stderr.write(&frame.body),
                 Kind::Stdin => true,
                 Kind::Message => match frame.message::<Report>().map_err(connection)? {
-                    Report::Exit(exit) => {
-                        return Ok(Finish { code: exit.code, wall: Duration::from_nanos(exit.wall_ns) });
-                    }
+                    Report::Exit(exit) => return Ok(Finish { code: exit.code }),
                     Report::Failed(what) => return Err(Failure::Error(anyhow!("the emulated host: {what}").into())),
                     Report::Ready(_) | Report::SetUp => true,
                 },

@@ -10,13 +10,9 @@ use crate::http;
 /// Longer than any request takes: vm.resize answers after 60 s at the latest if the guest does nothing.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// `PUT /api/v1/VERB`. Returns once it is done; an error is what the server said.
-pub(super) fn put(socket: &Path, verb: &str, body: &str) -> Result<(), String> {
-    match http::ask(socket, "PUT", verb, body, LIMIT) {
-        Ok(answer) if answer.is_granted() => Ok(()),
-        Ok(answer) => Err(format!("{verb}: {}", answer.body)),
-        Err(error) => Err(format!("{verb}: {error}")),
-    }
+/// The same with that limit.
+pub(super) fn put(socket: &Path, what: &str, body: &str) -> Result<(), String> {
+    http::put(socket, what, body, LIMIT)
 }
 
 impl Resize {
@@ -60,7 +56,7 @@ mod tests {
         });
         let took = Resize { socket: socket.clone(), sizes: vec![1, 2] }.run().unwrap();
         assert!((50_000_000..60_000_000_000).contains(&took), "{took}");
-        assert_eq!(put(&socket, "vm.resize", "{}").unwrap_err(), "vm.resize: why");
+        assert_eq!(put(&socket, "vm.resize", "{}").unwrap_err(), "vm.resize: 409 why");
         assert!(server.join().unwrap().iter().all(|line| line == "PUT /api/v1/vm.resize HTTP/1.1\r\n"));
         assert!(put(&socket, "vm.pause", "").unwrap_err().starts_with("vm.pause: "));
     }

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use rustix::thread::disable_transparent_huge_pages;
 
 use super::fleet::{Fleet, Member, numbered};
@@ -19,6 +19,7 @@ use super::memory;
 use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Resize, Until};
 use super::peer::Peer;
 use super::template;
+use super::vmm::Vmm;
 use crate::results::{End, HostPages, Sample};
 use crate::work;
 
@@ -26,6 +27,8 @@ use crate::work;
 const LAST_WORDS: Duration = Duration::from_secs(60);
 /// How often [`Interrupted`] is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// Bytes of the longest line that is read as one: what init says of a workload that failed is shorter.
+const LINE_BYTES: usize = 4096;
 /// Lines of a failed guest's console that are kept, and bytes of each.
 const TAIL_LINES: usize = 30;
 const TAIL_BYTES: usize = 400;
@@ -105,7 +108,7 @@ fn boot(order: &Order, mut member: Member<'_>, interrupted: &Interrupted) -> io:
         Err(error) => return Ok(failed(format!("{}: {error}", order.program), &Seen::default())),
     };
     let (events, heard) = mpsc::channel();
-    vmm.listen(events);
+    listen(&mut vmm, events);
     let (mut seen, ended) = watch(order, &mut vmm, &heard, &mut member, interrupted)?;
     drop(vmm);
     Ok(match sampled(order, &mut seen, ended, (port, zero_ns)) {
@@ -156,30 +159,14 @@ fn sampled(
     })
 }
 
-/// The VMM's process, ended when dropped.
-struct Vmm(Child);
-
-impl Drop for Vmm {
-    fn drop(&mut self) {
-        // Of one that has ended already there is only its status to take.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Tells `events` what it says.
+fn listen(Vmm(child): &mut Vmm, events: Sender<Event>) {
+    if let Some(stderr) = child.stderr.take() {
+        let events = events.clone();
+        thread::spawn(move || lines(stderr, |_, line| events.send(Event::Message(line)).is_ok()));
     }
-}
-
-impl Vmm {
-    fn listen(&mut self, events: Sender<Event>) {
-        if let Some(stderr) = self.0.stderr.take() {
-            let events = events.clone();
-            thread::spawn(move || lines(stderr, |_, line| events.send(Event::Message(line)).is_ok()));
-        }
-        if let Some(stdout) = self.0.stdout.take() {
-            thread::spawn(move || lines(stdout, |ns, line| events.send(Event::Line(ns, line)).is_ok()));
-        }
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        Pid::from_raw(i32::try_from(self.0.id()).ok()?)
+    if let Some(stdout) = child.stdout.take() {
+        thread::spawn(move || lines(stdout, |ns, line| events.send(Event::Line(ns, line)).is_ok()));
     }
 }
 
@@ -195,7 +182,7 @@ fn lines(mut stream: impl Read, take: impl Fn(u64, String) -> bool) {
             if init.is_none() && line.ends_with(INIT_LINE.as_bytes()) {
                 init = Some(ns);
             }
-            if *byte == b'\n' || line.len() >= TAIL_BYTES {
+            if *byte == b'\n' || line.len() >= LINE_BYTES {
                 if !take(init.take().unwrap_or(ns), text(&line)) {
                     return;
                 }
@@ -281,7 +268,13 @@ impl Seen {
         let passed = report["ok"] == true;
         match report["check"].as_str() {
             Some(FILLED_CHECK) => self.filled = self.filled.or(Some(passed)),
-            Some(LAST_CHECK) => self.done = true,
+            Some(LAST_CHECK) => {
+                self.done = true;
+                if !passed && self.idle.is_none() {
+                    // Something else was written into the line that said so.
+                    self.idle = Some("it says that not all was done, and why cannot be read".to_owned());
+                }
+            }
             Some(work::CHECK) => match (report["name"].as_str(), report[work::RATE].as_u64()) {
                 (Some(name), Some(rate)) if passed => drop(self.rates.insert(name.to_owned(), rate)),
                 _ => self.idle = Some(report["error"].as_str().unwrap_or(json).to_owned()),
@@ -316,7 +309,9 @@ fn not_filled(order: &Order, seen: &Seen, ended: Option<ExitStatus>) -> String {
     }
 }
 
-fn keep(tail: &mut VecDeque<String>, line: String) {
+fn keep(tail: &mut VecDeque<String>, mut line: String) {
+    let end = (0..=TAIL_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+    line.truncate(end.unwrap_or_default());
     if !line.is_empty() {
         tail.push_back(line);
     }
@@ -499,6 +494,30 @@ mod tests {
         assert_eq!(why(said, 60_000), "the guest says that its memmap is not filled");
         assert_eq!(why("exit 0", 60_000), "the VMM ended (exit status: 0) before the memmap was filled");
         assert_eq!(why("exec sleep 1000", 400), "the memmap was not filled within 0.4 s after init");
+    }
+
+    #[test]
+    fn work_that_failed_is_told_however_long_the_reason() {
+        let worked = |last: &str| {
+            let script = format!("echo 'FLATBOOT {{\"check\":\"start\"}}'; {last}; exec sleep 1000");
+            let directory = tempfile::tempdir().unwrap();
+            let order = order(&script, |_| MarksFrom::Nowhere, directory.path());
+            // Without the peer, of which a machine has one.
+            let order = Order { until: Until::Worked, ..order };
+            super::boot(&order, Fleet::of(1).member(), &Interrupted::new(false)).unwrap()
+        };
+        let why = "x".repeat(1000);
+        let long = format!(
+            "echo 'FLATBOOT {{\"check\":\"work\",\"name\":\"rx-4\",\"ok\":false,\"error\":\"{why}\"}}'; \
+             echo 'FLATBOOT {{\"check\":\"done\",\"ok\":false}}'"
+        );
+        let (said, console) = failure(worked(&long));
+        assert_eq!(said, format!("the guest could not work: {why}"));
+        assert_eq!(console[1].len(), TAIL_BYTES);
+        // What the kernel says may come in the middle of it.
+        let broken = "echo 'FLATBOOT {\"check\":\"wo[ 1.2] oh'; echo 'FLATBOOT {\"check\":\"done\",\"ok\":false}'";
+        assert!(failure(worked(broken)).0.contains("cannot be read"));
+        assert!(sample(worked("echo 'FLATBOOT {\"check\":\"done\",\"ok\":true}'")).work.is_empty());
     }
 
     #[test]

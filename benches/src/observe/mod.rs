@@ -13,8 +13,10 @@ mod memory;
 mod order;
 mod peer;
 mod template;
+mod vmm;
 
 pub use boot::{Interrupted, boots};
 pub use facts::{Surroundings, surroundings};
 pub(crate) use marks::now_ns;
 pub use order::{Content, INIT_LINE, MarksFrom, Order, Resize, StagedFile, Template, Until};
+pub(crate) use vmm::Vmm;

@@ -4,13 +4,14 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::api::put;
 use super::order::{INIT_LINE, Order, Template};
+use super::vmm::Vmm;
 
 /// What the guest says when it waits: its check `echo`.
 const WAITS: &str = "\"ready\":true";
@@ -34,8 +35,8 @@ pub(super) fn make(order: &Order, template: &Template) -> Result<Saved, String> 
     let _ = fs::remove_file(&template.socket);
     let mut command = Command::new(&order.program);
     command.args(&template.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut vmm = Ended(command.spawn().map_err(failed)?);
-    let lines = vmm.lines();
+    let mut vmm = Vmm(command.spawn().map_err(failed)?);
+    let lines = lines(&mut vmm);
     let deadline = Instant::now() + Duration::from_millis(order.limit_ms);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -50,27 +51,14 @@ pub(super) fn make(order: &Order, template: &Template) -> Result<Saved, String> 
     Ok(saved)
 }
 
-/// Its process, which ends when this is dropped.
-struct Ended(Child);
-
-impl Ended {
-    fn lines(&mut self) -> Receiver<String> {
-        let (sender, lines) = mpsc::channel();
-        if let Some(stdout) = self.0.stdout.take() {
-            thread::spawn(move || {
-                let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
-                lines
-                    .map(|line| String::from_utf8_lossy(&line).into_owned())
-                    .try_for_each(|line| sender.send(line).ok())
-            });
-        }
-        lines
+/// The lines of its console.
+fn lines(Vmm(child): &mut Vmm) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        thread::spawn(move || {
+            let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+            lines.map(|line| String::from_utf8_lossy(&line).into_owned()).try_for_each(|line| sender.send(line).ok())
+        });
     }
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    lines
 }

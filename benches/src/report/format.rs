@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers as people read them.
 
-use crate::terminal::decimals;
+use crate::terminal::{self, decimals};
 pub(super) use crate::terminal::{count, when as date};
-
-const UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Bytes as a size of memory, in at most three digits: `1 GiB`, `1.5 GiB`, `38.2 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
-    let (unit, size) = UNITS.into_iter().find(|(_, size)| bytes >= *size).unwrap_or(("B", 1));
-    let value = digits(float(bytes) / float(size));
-    let value = if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { &value };
-    format!("{value} {unit}")
+    let text = terminal::bytes(bytes);
+    match text.split_once(' ') {
+        Some((value, unit)) if value.contains('.') => {
+            format!("{} {unit}", value.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
 }
 
 /// Nanoseconds in three digits: `7.21 s`, `812 ms`, `45.1 µs`.

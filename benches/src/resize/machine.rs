@@ -3,18 +3,18 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::order::{Change, Changed, Control, Machine};
 use super::qmp::Qmp;
 use crate::http;
-use crate::observe::{Interrupted, now_ns};
+use crate::observe::{Interrupted, Vmm, now_ns};
 
 /// How long a VM may take to come up, to change its size, and to say what is waited for.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Running<'a> {
     machine: &'a Machine,
     interrupted: &'a Interrupted,
-    vmm: Child,
+    vmm: Vmm,
     stderr: File,
     qmp: Option<Qmp>,
 }
@@ -48,7 +48,7 @@ impl<'a> Running<'a> {
         let stderr = tempfile::tempfile().context("a temporary file")?;
         let mut command = Command::new(&machine.program);
         command.args(&machine.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?);
-        let vmm = command.spawn().with_context(|| machine.program.clone())?;
+        let vmm = Vmm(command.spawn().with_context(|| machine.program.clone())?);
         let mut running = Self { machine, interrupted, vmm, stderr, qmp: None };
         running.until_said(&machine.ready, 1)?;
         if let Control::Qmp { socket, device } = &machine.control {
@@ -78,9 +78,7 @@ impl<'a> Running<'a> {
         }
         let Control::Flatboot { socket, size } = &self.machine.control else { bail!("no connection") };
         let body = format!("{{\"desired_ram\": {}}}", size + bytes);
-        let answer = http::ask(socket, "PUT", "vm.resize", &body, LIMIT).context("vm.resize")?;
-        ensure!(answer.is_granted(), "vm.resize: {} {}", answer.status, answer.body);
-        Ok(())
+        http::put(socket, "vm.resize", &body, LIMIT).map_err(Error::msg)
     }
 
     /// How often the console has said `word`.
@@ -93,7 +91,7 @@ impl<'a> Running<'a> {
         let since = Instant::now();
         while self.said(word) < times {
             ensure!(!self.interrupted.load(Ordering::SeqCst), "interrupted");
-            if let Some(status) = self.vmm.try_wait()? {
+            if let Some(status) = self.vmm.0.try_wait()? {
                 bail!("{}: {status} before its console said {word:?}: {}", self.machine.program, self.complaint());
             }
             ensure!(since.elapsed() < LIMIT, "{}: no {word:?} on its console in time", self.machine.program);
@@ -111,20 +109,12 @@ impl<'a> Running<'a> {
 
     /// Has it end, so that it writes what it writes at its end.
     pub(super) fn end(mut self) -> Result<()> {
-        kill_process(Pid::from_child(&self.vmm), Signal::TERM).context("SIGTERM")?;
+        kill_process(Pid::from_child(&self.vmm.0), Signal::TERM).context("SIGTERM")?;
         let since = Instant::now();
-        while self.vmm.try_wait()?.is_none() {
+        while self.vmm.0.try_wait()?.is_none() {
             ensure!(since.elapsed() < LAST_WORDS, "{}: does not end", self.machine.program);
             thread::sleep(LOOK);
         }
         Ok(())
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        // One that has ended is left alone.
-        let _ = self.vmm.kill();
-        let _ = self.vmm.wait();
     }
 }

@@ -92,11 +92,9 @@ mod tests {
             vmm: vmm.to_owned(),
             mode: mode.to_owned(),
             threads: threads.map(str::to_owned),
-            without: None,
             memory_bytes,
             cpus,
-            vms: None,
-            start: None,
+            ..Variant::default()
         };
         let list = vec![
             variant("qemu", "parallel", None, 2, 9),

@@ -8,14 +8,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::error::Category;
 
-use crate::terminal::plain;
+use crate::terminal::{plain, size};
 use crate::{atomic_file, json_file};
 
 use super::check;
 use super::format::{FORMAT, Results, VERSION};
 
-/// No sweep comes near this: a boot takes a few kilobytes. What is larger is something else, or endless.
-const MOST_BYTES: u64 = 256 << 20;
+/// No sweep comes near this. What is larger is something else, or endless.
+const MOST_BYTES: u64 = 512 << 20;
+/// Of a boot, with room to spare: three kilobytes are usual, and one that failed has its console with it.
+const BYTES_OF_A_BOOT: u64 = 4 << 10;
+/// A file has room for so many boots.
+pub(crate) const MOST_BOOTS: u64 = MOST_BYTES / BYTES_OF_A_BOOT;
 
 /// What every version says of itself. Any JSON may come here.
 #[derive(Deserialize)]
@@ -28,7 +32,7 @@ struct Head {
 pub fn load(path: &Path) -> anyhow::Result<Results> {
     let name = path.display();
     let bytes = json_file::read(path, MOST_BYTES)?;
-    ensure!(bytes.len() as u64 <= MOST_BYTES, "{name}: larger than {} MiB, which no results file is", MOST_BYTES >> 20);
+    ensure!(bytes.len() as u64 <= MOST_BYTES, "{name}: larger than {}, which no results file is", size(MOST_BYTES));
     parse(&bytes).map_err(|why| anyhow!("{name}: {why}"))
 }
 

@@ -30,7 +30,7 @@ pub struct Results {
 }
 
 /// What was asked for. A sweep is resumed only with an equal one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
     /// What is compared; each round boots each of them once, in this order.
     pub variants: Vec<Variant>,
@@ -88,7 +88,7 @@ pub enum Start {
 }
 
 /// One way to boot.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant {
     /// `flatboot`, `qemu`, `firecracker`, `cloud-hypervisor`.
     pub vmm: String,
@@ -113,7 +113,7 @@ pub struct Variant {
 }
 
 /// Where a sweep ran, and with what.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The host in which the VMMs ran.
     pub host: HostFacts,
@@ -128,7 +128,7 @@ pub struct Facts {
 }
 
 /// The host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// `real` or `emulated`.
     pub kvm: String,
@@ -148,7 +148,7 @@ pub struct HostFacts {
 }
 
 /// The guest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFacts {
     /// File name of the kernel image.
     pub kernel: String,
@@ -197,7 +197,7 @@ pub enum End {
 }
 
 /// A boot that reached init.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// When init was reached: the kernel's mark, or init's first console line where there are no marks; or what [`Start`] says.
     pub init_ns: u64,
@@ -228,6 +228,20 @@ pub struct Mark {
     pub name: String,
     /// Whether the guest said so, and not the VMM.
     pub guest: bool,
+}
+
+impl Facts {
+    /// In what `other` is of another kind, with what is here and there: samples of two kinds of host, or of two kernels, do not go
+    /// into one file. Like machines differ a little in the memory that their kernels count.
+    pub(crate) fn unlike(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let host = |facts: &Self| format!("{:?}", HostFacts { memory_bytes: 0, ..facts.host.clone() });
+        let facts = [
+            ("the host", host(self), host(other)),
+            ("the guest", format!("{:?}", self.guest), format!("{:?}", other.guest)),
+            ("the versions", format!("{:?}", self.versions), format!("{:?}", other.versions)),
+        ];
+        facts.into_iter().find(|(_, here, there)| here != there)
+    }
 }
 
 impl Boot {

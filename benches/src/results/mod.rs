@@ -13,6 +13,7 @@ mod words;
 
 pub(crate) use blocks::is_shapes;
 pub use blocks::{Block, blocks};
+pub(crate) use file::MOST_BOOTS;
 pub use file::{can_save, load, save};
 pub use format::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Start, Sweep, VERSION, Variant,

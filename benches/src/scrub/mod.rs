@@ -38,6 +38,6 @@ pub fn scrub(results: &mut Results, host: &str) -> Replaced {
         }
     }
     results.facts.versions.values_mut().for_each(|version| text.scrub(version));
-    text.scrub(&mut results.facts.host.kernel);
+    text.scrub_release(&mut results.facts.host.kernel);
     replaced
 }

@@ -41,7 +41,7 @@ fn warnings(results: &Results, groups: &[Group<'_>]) -> Vec<String> {
         let variants = groups.iter().filter(|group| group.failed > 0).count();
         warnings.push(format!("{} failed, of {}", count(failed, "boot"), count(variants, "variant")));
     }
-    let few: Vec<_> = groups.iter().map(|group| group.samples.len()).filter(|n| *n < FEW_SAMPLES).collect();
+    let few: Vec<_> = groups.iter().map(|group| group.independent_inits().len()).filter(|n| *n < FEW_SAMPLES).collect();
     if let Some(fewest) = few.iter().min() {
         let which = some_of(few.len(), groups.len());
         warnings
@@ -66,4 +66,19 @@ fn failures(groups: &[Group<'_>]) -> Vec<(String, String)> {
         Some((plain(&describe(group.variant)), why))
     };
     groups.iter().filter_map(failure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{GIB, sweep, variant};
+    use crate::results::Variant;
+
+    #[test]
+    fn many_vms_of_few_rounds_are_few_samples() {
+        let fleet = Variant { vms: Some(20), ..variant("flatboot", "async", GIB) };
+        let results = sweep(vec![fleet], 3, |_, _| 1_000_000);
+        let warnings = warnings(&results, &groups(&results));
+        assert!(warnings[0].contains("(least: 3)"), "{warnings:?}");
+    }
 }

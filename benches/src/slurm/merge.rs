@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use crate::results::{Boot, HostFacts, Results, Sweep};
+use crate::results::{Boot, End, Results, Sweep};
 
 /// Whole rounds in it that count; the warm-up round is not one.
 pub(super) fn rounds(results: &Results) -> u32 {
@@ -12,11 +12,24 @@ pub(super) fn rounds(results: &Results) -> u32 {
     u32::try_from(rounds).unwrap_or(u32::MAX)
 }
 
-/// The same without boots of a round that is not whole: rounds stay together on a node.
-pub(super) fn whole_rounds(mut results: Results) -> Results {
+/// The same without boots of a round that is not whole: rounds stay together on a node. None if not even the warm-up is whole.
+pub(super) fn whole_rounds(mut results: Results) -> Option<Results> {
+    let per_round = results.sweep.boots_wanted() / (u64::from(results.sweep.runs) + 1);
     let next = rounds(&results) + 1;
     results.boots.retain(|boot| boot.round < next);
-    results
+    (results.boots.len() as u64 >= per_round).then_some(results)
+}
+
+/// Why nothing is to be had of `part`, if no guest of it reached init: its node cannot run VMs.
+pub(super) fn failure(part: &Results) -> Option<String> {
+    let mut why = None;
+    for boot in &part.boots {
+        match &boot.end {
+            End::Init(_) => return None,
+            End::Failed { why: last, .. } => why = Some(last),
+        }
+    }
+    why.map(|why| format!("no guest reached init: {why}"))
 }
 
 /// `sweep` with the rounds of `part` after those that there are, as far as they are wanted. The warm-up round of a part has
@@ -36,20 +49,13 @@ pub(super) fn merge(sweep: &Sweep, merged: Option<Results>, part: Results) -> Re
     Ok(merged)
 }
 
-/// Samples of two kinds of node, or of two kernels, do not go into one file. Like machines differ a little in the memory that
-/// their kernels count.
+/// Rounds of nodes that are not alike do not go into one file.
 fn alike(merged: &Results, part: &Results) -> Result<()> {
     let node = |results: &Results| {
         let node = results.boots.last().and_then(|boot| boot.node.clone());
         node.unwrap_or_else(|| "a node".to_owned())
     };
-    let host = |results: &Results| format!("{:?}", HostFacts { memory_bytes: 0, ..results.facts.host.clone() });
-    let facts = [
-        ("the host", host(merged), host(part)),
-        ("the guest", format!("{:?}", merged.facts.guest), format!("{:?}", part.facts.guest)),
-        ("the versions", format!("{:?}", merged.facts.versions), format!("{:?}", part.facts.versions)),
-    ];
-    match facts.iter().find(|(_, was, is)| was != is) {
+    match merged.facts.unlike(&part.facts) {
         Some((what, was, is)) => bail!(
             "nodes differ in {what}: {was} on {}, {is} on {}; SBATCH_CONSTRAINT or SBATCH_NODELIST chooses like ones",
             node(merged),
@@ -83,9 +89,25 @@ mod tests {
         let seen = merged.boots.iter().map(|boot| (boot.variant, boot.round));
         assert!(seen.eq(whole.boots()), "in the order of a sweep");
         assert_eq!(merged.nodes().as_deref(), Some("a (6 boots), b (6 boots)"));
-        let mut broken = merged;
-        broken.boots.truncate(7);
-        assert_eq!(whole_rounds(broken).boots.len(), 6);
+        let whole_of = |boots| {
+            let mut broken = merged.clone();
+            broken.boots.truncate(boots);
+            whole_rounds(broken).map(|whole| whole.boots.len())
+        };
+        assert_eq!([7, 2, 1, 0].map(whole_of), [Some(6), Some(2), None, None]);
+    }
+
+    #[test]
+    fn a_node_on_which_nothing_comes_up_has_failed() {
+        let mut part = part(2, "a");
+        assert_eq!(failure(&part), None);
+        let (last, others) = part.boots.split_last_mut().unwrap();
+        let end = |why: &str| End::Failed { why: why.to_owned(), console: Vec::new() };
+        for boot in others {
+            boot.end = end("no KVM");
+        }
+        last.end = end("no memory");
+        assert_eq!(failure(&part).as_deref(), Some("no guest reached init: no memory"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn run(request: &Request, spread: &Spread, stop: &Stop) -> Result<Finished> 
     let sweep = sweep::prepare(request)?;
     let mut merged = Merged { out: &request.out, sweep: &sweep, results: None };
     if request.resume {
-        merged.results = Some(merge::whole_rounds(sweep::resumed(&request.out, &sweep)?));
+        merged.results = merge::whole_rounds(sweep::resumed(&request.out, &sweep)?);
     }
     let parts = Parts::at(&request.out, request.resume)?;
     match merged.complete(&parts, spread, stop) {
@@ -133,14 +133,21 @@ impl Parts {
         Ok(names)
     }
 
-    /// What a task that failed said at last.
+    /// The node of `part` gets no more tasks.
+    fn fail(&self, part: &Results, why: &str) -> Result<()> {
+        let node = part.boots.iter().find_map(|boot| boot.node.as_deref()).unwrap_or("a node");
+        let path = self.directory.join(format!("{node}.failed"));
+        fs::write(&path, format!("{node}: {why}\n")).with_context(|| path.display().to_string())
+    }
+
+    /// Why a node has failed, or what a task that failed said at last.
     fn last_words(&self) -> String {
         let last = |name: String| {
             let text = fs::read_to_string(self.directory.join(name)).ok()?;
             text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
         };
-        let said = self.names(".log").unwrap_or_default().into_iter().rev().find_map(last);
-        said.unwrap_or_else(|| "none said anything".to_owned())
+        let of = |end| self.names(end).unwrap_or_default().into_iter().rev().find_map(last);
+        of(".failed").or_else(|| of(".log")).unwrap_or_else(|| "none said anything".to_owned())
     }
 
     fn remove(&self) -> Result<()> {
@@ -158,11 +165,15 @@ impl Job {
             for name in parts.names(".part")? {
                 let path = parts.directory.join(&name);
                 let before = merged.rounds();
-                // A node that was taken for lost may end its task, too.
-                if counted.insert(name) {
-                    merged.add(results::load(&path)?)?;
-                }
+                let part = results::load(&path)?;
+                // Before it counts: what cannot be merged must not come back, and what is merged must not count twice.
                 fs::remove_file(&path).with_context(|| path.display().to_string())?;
+                if let Some(why) = merge::failure(&part) {
+                    parts.fail(&part, &why)?;
+                } else if counted.insert(name) {
+                    // A node that was taken for lost may end its task, too.
+                    merged.add(part)?;
+                }
                 progress.done((merged.rounds() - before) as usize);
             }
             if states.is_empty() || merged.rounds() >= merged.sweep.runs || stop.is_asked() {

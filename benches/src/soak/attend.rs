@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::leftovers;
 use super::order::{DISK, Order, SOCKET, STDERR, STDOUT, Seen, TIMELINE};
 use super::step::Step;
+use crate::command::exit_code;
 use crate::http::{self, Answer};
 use crate::observe::Interrupted;
 
@@ -35,7 +36,6 @@ const INTERFACES: &str = "/sys/class/net";
 /// Carries out `order` and never leaves its VMM behind. Errors are the attendant's own.
 pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     let directory = directory()?;
-    let taps = leftovers::taps(Path::new(INTERFACES))?;
     for number in 0..order.disks {
         File::create_new(directory.path().join(format!("{DISK}{number}")))?.set_len(DISK_BYTES)?;
     }
@@ -52,7 +52,7 @@ pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     boot.end()?;
     if seen.code.is_some() {
         seen.left.extend(leftovers::files(directory.path())?);
-        seen.left.extend(leftovers::taps(Path::new(INTERFACES))?.into_iter().filter(|tap| !taps.contains(tap)));
+        seen.left.extend(leftovers::tap(Path::new(INTERFACES), &order.tap));
     }
     seen.console = boot.text(&order.console);
     seen.stderr = boot.text(STDERR);
@@ -64,12 +64,6 @@ fn directory() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("flatboot-soak-");
     builder.tempdir_in(PLACE).or_else(|_| builder.tempdir())
-}
-
-/// 128 + n after death by signal n.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
 fn has_init(timeline: &[u8]) -> bool {
@@ -152,29 +146,22 @@ impl<'a> Boot<'a> {
 
     /// Makes a request as soon as there is a socket, which must be granted.
     fn granted(&mut self, what: &str, body: &str) -> Result<(), String> {
-        self.wait(|boot| boot.ask("GET", "vmm.ping", "").ok())
-            .ok_or_else(|| format!("{what}: nobody takes requests"))?;
-        match self.ask("PUT", what, body) {
-            Ok(answer) if answer.is_granted() => Ok(()),
-            Ok(answer) => Err(format!("{what}: {} {}", answer.status, answer.body)),
-            Err(error) => Err(format!("{what}: {error}")),
-        }
+        self.wait(|boot| boot.get("vmm.ping").ok()).ok_or_else(|| format!("{what}: nobody takes requests"))?;
+        self.put(what, body)
     }
 
     /// Pauses the VM, and resumes it. One that is over cannot be paused; one that was paused can be resumed.
     fn rest(&mut self, time: Duration) -> Result<(), String> {
-        let runs =
-            |boot: &mut Self| boot.ask("GET", "vm.info", "").ok().filter(|info| info.body.contains("\"Running\""));
+        let runs = |boot: &mut Self| boot.get("vm.info").ok().filter(|info| info.body.contains("\"Running\""));
         if self.wait(runs).is_none() {
             return self.over("vm.pause: the VM never ran");
         }
-        match self.ask("PUT", "vm.pause", "") {
-            Ok(answer) if answer.is_granted() => {
+        match self.put("vm.pause", "") {
+            Ok(()) => {
                 thread::sleep(time);
                 self.granted("vm.resume", "")
             }
-            Ok(answer) => self.over(&format!("vm.pause: {} {}", answer.status, answer.body)),
-            Err(error) => self.over(&format!("vm.pause: {error}")),
+            Err(why) => self.over(&why),
         }
     }
 
@@ -184,14 +171,17 @@ impl<'a> Boot<'a> {
         self.wait(|boot| boot.has_ended().then_some(())).ok_or_else(|| what.to_owned())
     }
 
-    fn ask(&self, verb: &str, what: &str, body: &str) -> io::Result<Answer> {
-        http::ask(
-            &self.directory.join(SOCKET),
-            verb,
-            what,
-            body,
-            self.deadline.saturating_duration_since(Instant::now()) + LOOK,
-        )
+    fn get(&self, what: &str) -> io::Result<Answer> {
+        http::ask(&self.directory.join(SOCKET), "GET", what, "", self.left())
+    }
+
+    fn put(&self, what: &str, body: &str) -> Result<(), String> {
+        http::put(&self.directory.join(SOCKET), what, body, self.left())
+    }
+
+    /// How long an answer may take.
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()) + LOOK
     }
 
     /// What `look` finds, looked for until the deadline or the VMM's end.
@@ -269,6 +259,7 @@ mod tests {
             vm: vec![],
             server: false,
             disks: 0,
+            tap: "soak-none".to_owned(),
             console: STDOUT.to_owned(),
             steps,
             limit_ms: 60_000,
@@ -325,6 +316,8 @@ mod tests {
         }
         assert!(is_over());
         assert_eq!(self::seen("echo >core", vec![], |_| ()).left, ["file core"]);
+        // An interface that every machine has.
+        assert_eq!(self::seen("exit 0", vec![], |order| order.tap = "lo".to_owned()).left, ["tap lo"]);
     }
 
     #[test]

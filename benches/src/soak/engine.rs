@@ -66,11 +66,12 @@ pub fn run(request: &Request, stops: &[Stop], out: &mut dyn Write) -> Result<Tal
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let bench = &bench;
-        let of = |stop| {
+        let of = |(number, stop)| {
             let sender = sender.clone();
-            scope.spawn(move || Worker { bench, stop, session: None, boots: 0 }.work(&sender))
+            let tap = tap(number);
+            scope.spawn(move || Worker { bench, stop, tap, session: None, boots: 0 }.work(&sender))
         };
-        let workers: Vec<_> = stops.iter().map(of).collect();
+        let workers: Vec<_> = stops.iter().enumerate().map(of).collect();
         drop(sender);
         let tally = follow(&receiver, out)?;
         // Said whatever has ended the workers: hours may be in it.
@@ -134,10 +135,17 @@ fn follow(told: &Receiver<Told>, out: &mut dyn Write) -> Result<Tally> {
     Ok(tally)
 }
 
+/// What the taps of a worker's VMs are called, one after another: on this machine's KVM all workers share a host, and perhaps with
+/// another soak.
+fn tap(worker: usize) -> String {
+    format!("soak{}-{worker}", std::process::id())
+}
+
 /// One host after another, and their boots.
 struct Worker<'a> {
     bench: &'a Bench<'a>,
     stop: &'a Stop,
+    tap: String,
     session: Option<Session>,
     /// Of this host.
     boots: u64,
@@ -164,6 +172,7 @@ impl Worker<'_> {
             &bench.flatboot,
             &bench.kernel,
             &bench.scratch.path().join("tiny.cpio"),
+            &self.tap,
             bench.request.limit,
         );
         let (seen, wrong) = match self.attended(&order)? {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a VMM has left behind: processes, files that nobody asked for, its sockets, locks, taps.
 
-use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::linux::fs::MetadataExt;
@@ -27,12 +26,9 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<String>> {
     Ok(left)
 }
 
-/// The taps among `interfaces`, which is /sys/class/net: those go with their VMs.
-pub(super) fn taps(interfaces: &Path) -> io::Result<Vec<String>> {
-    let names = fs::read_dir(interfaces)?.map(|entry| entry.map(|entry| entry.file_name()));
-    let names = names.collect::<io::Result<Vec<_>>>()?;
-    let is_tap = |name: &OsString| interfaces.join(name).join("tun_flags").exists();
-    Ok(names.into_iter().filter(is_tap).map(|name| format!("tap {}", name.to_string_lossy())).collect())
+/// The tap `name`, if it is still among `interfaces`, which is /sys/class/net: it goes with its VM.
+pub(super) fn tap(interfaces: &Path, name: &str) -> Option<String> {
+    interfaces.join(name).exists().then(|| format!("tap {name}"))
 }
 
 fn is_expected(name: &str) -> bool {
@@ -74,12 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_of_others_are_no_taps() {
+    fn taps_of_others_are_not_left_behind() {
         let directory = tempfile::tempdir().unwrap();
-        for name in ["lo", "eth0", "tap0"] {
+        for name in ["lo", "tap0", "soak7-1"] {
             fs::create_dir(directory.path().join(name)).unwrap();
         }
-        fs::write(directory.path().join("tap0/tun_flags"), "0x5002").unwrap();
-        assert_eq!(taps(directory.path()).unwrap(), ["tap tap0"]);
+        assert_eq!(tap(directory.path(), "soak7-0"), None);
+        assert_eq!(tap(directory.path(), "soak7-1").as_deref(), Some("tap soak7-1"));
     }
 }

@@ -41,6 +41,8 @@ pub struct Order {
     pub server: bool,
     /// How many disks there are.
     pub disks: usize,
+    /// The name of the VM's tap, if it has one, which no other VM of the machine has.
+    pub tap: String,
     /// The file with the console.
     pub console: String,
     /// What happens, in this order.
@@ -67,10 +69,10 @@ pub struct Seen {
 }
 
 impl Order {
-    /// How `plan` is carried out with `flatboot`, `kernel` and `initramfs`.
+    /// How `plan` is carried out with `flatboot`, `kernel` and `initramfs`; the VM's tap is called `tap`.
     #[must_use]
-    pub fn of(plan: &Plan, flatboot: &Path, kernel: &Path, initramfs: &Path, limit: Duration) -> Self {
-        let command = plan.guest(kernel, initramfs).command(flatboot);
+    pub fn of(plan: &Plan, flatboot: &Path, kernel: &Path, initramfs: &Path, tap: &str, limit: Duration) -> Self {
+        let command = plan.guest(kernel, initramfs, tap).command(flatboot);
         let words = command.args.iter().map(|word| word.to_string_lossy().into_owned());
         let mut process = vec!["--seccomp".to_owned(), plan.seccomp.to_owned()];
         if plan.api != Api::Off {
@@ -83,6 +85,7 @@ impl Order {
             vm: words.skip(1).collect(),
             server: plan.api == Api::Server,
             disks: plan.disks.len(),
+            tap: tap.to_owned(),
             console: if plan.serial == Serial::Stdout { STDOUT } else { CONSOLE }.to_owned(),
             steps: plan.steps(),
             limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
@@ -96,7 +99,7 @@ impl Plan {
         rest.chain(self.end.steps()).collect()
     }
 
-    fn guest(&self, kernel: &Path, initramfs: &Path) -> Guest {
+    fn guest(&self, kernel: &Path, initramfs: &Path, tap: &str) -> Guest {
         let memory = [format!("size={}M", self.memory_mib)].into_iter();
         let memory: Vec<_> = memory.chain(self.pages.iter().map(|option| (*option).to_owned())).collect();
         let serial = match self.serial {
@@ -122,7 +125,7 @@ impl Plan {
             guest = guest.options(["--disk".to_owned(), format!("path={DISK}{number}{readonly}{limit}")]);
         }
         if self.net {
-            guest = guest.options(["--net", "mtu=1400,ops_size=100,ops_refill_time=1000"]);
+            guest = guest.options(["--net", &format!("tap={tap},mtu=1400,ops_size=100,ops_refill_time=1000")]);
         }
         guest = self.later(guest);
         if self.end.restarts() {
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     fn order(plan: &Plan) -> Order {
-        Order::of(plan, Path::new("/f"), Path::new("/k"), Path::new("/i"), Duration::from_secs(7))
+        Order::of(plan, Path::new("/f"), Path::new("/k"), Path::new("/i"), "soak7", Duration::from_secs(7))
     }
 
     #[test]
@@ -211,7 +214,7 @@ mod tests {
             "--memory size=513M,thp=off ",
             "--study handoff=off,early=off,layout=pc --rng src=/dev/urandom --serial file=console ",
             "--disk path=disk0,bw_size=64K,bw_refill_time=100 --disk path=disk1,readonly=on ",
-            "--net mtu=1400,",
+            "--net tap=soak7,mtu=1400,",
             "--vsock cid=3,socket=vsock --console socket=second --balloon size=32M,free_page_reporting=on ",
             "--restart-on-reset",
             "flatboot.check=cpus=3,meminfo,disk=/dev/vda,diskwrite=/dev/vda,disk=/dev/vdb,rng,hog=64M,calm",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Promises that tests keep: `cargo test` is run, and what its harnesses count is what counts.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,8 +14,21 @@ use crate::direct::DirectSession;
 use crate::host::HostOptions;
 use crate::progress::Progress;
 
-/// Runs `cargo test` with `arguments` in the source tree. All it says goes to `log`, its temporary files to `scratch`.
-pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &Progress) -> Outcome {
+/// A variable of the environment: its name and its value.
+type Variable = (OsString, OsString);
+
+/// Says to tests that time something how many rounds they take; without it they take few, or none.
+const ROUNDS: &str = "FLATBOOT_TIMES";
+
+/// Runs `cargo test` with `arguments` in the source tree. What it times it does in so many `rounds`, unless the environment says how
+/// many. All it says goes to `log`, its temporary files to `scratch`.
+pub(super) fn test(
+    arguments: &[&str],
+    rounds: Option<usize>,
+    log: &Path,
+    scratch: &Path,
+    progress: &Progress,
+) -> Outcome {
     let Some(tree) = artifact::source_tree() else {
         return Outcome::cannot_here("no source tree around this directory".to_owned());
     };
@@ -23,7 +37,7 @@ pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &Pr
         Err(error) => return Outcome::not_run(format!("{}: {error}", log.display())),
     };
     let mut command = Command::new("cargo").arg("test").args(arguments.iter().copied());
-    command.env = std::env::vars_os().collect();
+    command.env = environment(std::env::vars_os(), rounds);
     command = command.env("TMPDIR", scratch);
     command.cwd = Some(tree);
     command.timeout = None;
@@ -46,6 +60,15 @@ pub(super) fn test(arguments: &[&str], log: &Path, scratch: &Path, progress: &Pr
             outcome
         }
     }
+}
+
+/// `ours`, with the number of rounds, if there is one and it is not in there.
+fn environment(ours: impl Iterator<Item = Variable>, rounds: Option<usize>) -> Vec<Variable> {
+    let mut all: Vec<_> = ours.collect();
+    if let Some(rounds) = rounds.filter(|_| all.iter().all(|(name, _)| name != ROUNDS)) {
+        all.push((ROUNDS.into(), rounds.to_string().into()));
+    }
+    all
 }
 
 /// What the test harnesses reported.
@@ -243,6 +266,17 @@ mod tests {
         let outcome = report(&(PASSED.to_owned() + FAILED)).judge(101);
         assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Missed, "3 passed, 1 failed"));
         assert_eq!(outcome.details, ["failed: mod::a"]);
+    }
+
+    #[test]
+    fn what_is_timed_takes_as_many_rounds_as_are_asked_for() {
+        let of = |ours: &[(&str, &str)], rounds| {
+            let ours = ours.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+            environment(ours, rounds).into_iter().map(|(name, value)| format!("{}={}", name.display(), value.display()))
+        };
+        assert!(of(&[("A", "1")], Some(7)).eq(["A=1", "FLATBOOT_TIMES=7"]));
+        assert!(of(&[("FLATBOOT_TIMES", "3")], Some(7)).eq(["FLATBOOT_TIMES=3"]));
+        assert!(of(&[("A", "1")], None).eq(["A=1"]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +15,7 @@ use crate::command::Command;
 use crate::guest::{Guest, Mark, Timeline};
 use crate::progress::Progress;
 use crate::resize::{Change, Changed, Control, Machine, Order};
+use crate::sweep::{Q35, escaped};
 
 /// The marks of a sample: the request, the guest's `MemTotal`, the VMM's answer.
 pub(super) const ASKED: &str = "request";
@@ -35,8 +36,6 @@ const RISES: &str = "\"rises\":";
 const RISE_MARK: &str = "code 0x70";
 /// What the guest's check says once `MemTotal` is what it waits for.
 const TOTAL: &str = "\"check\":\"total\"";
-/// A PC without what a server lacks.
-const Q35: &str = "q35,accel=kvm,usb=off,vmport=off,smbus=off,sata=off,hpet=off,memory-backend=ram";
 /// What VMs may take to come up and to end.
 const OVERHEAD: Duration = Duration::from_secs(300);
 const ROUND: Duration = Duration::from_secs(120);
@@ -149,7 +148,6 @@ fn virtio_mem(bench: &Bench, guest: &Guest) -> Machine {
          -cpu host -smp {} -nodefaults -no-user-config -display none -no-reboot",
         guest.cpus,
     );
-    let file = |path: &Path| path.display().to_string().replace(',', ",,");
     let own = [
         ("-kernel", guest.kernel.display().to_string()),
         ("-initrd", guest.initramfs.as_deref().map(|path| path.display().to_string()).unwrap_or_default()),
@@ -158,7 +156,7 @@ fn virtio_mem(bench: &Bench, guest: &Guest) -> Machine {
             format!("console=ttyS0 quiet {} \"flatboot.check={}\" flatboot.end=hang", guest.cmdline, guest.checks),
         ),
         ("-serial", format!("file:{}", console.display())),
-        ("-qmp", format!("unix:{},server=on,wait=off", file(&socket))),
+        ("-qmp", format!("unix:{},server=on,wait=off", escaped(&socket.display().to_string()))),
     ];
     let own = own.into_iter().flat_map(|(option, value)| [option.to_owned(), value]);
     Machine {

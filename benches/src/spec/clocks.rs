@@ -3,29 +3,22 @@
 //!
 //! Both see init begin: the timeline by its first mark, the watcher by the first word that it prints right after.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use flatboot_handoff::marks;
 
-use super::sweeps;
-use crate::results::{Results, Sample};
+use crate::results::Sample;
 use crate::stats;
 
-/// What is booted: flatboot with 2 vCPUs and 1 GiB.
-const SWEEP: &[&str] = &["--vmm", "flatboot", "--mode", "parallel", "--memory", "1G", "--cpus", "2"];
-
-/// Median difference of the two clocks at init's first statement, as a percentage of the time since exec, over `runs` boots.
-/// The sweep stays in `out`.
-pub(super) fn measure(runs: usize, out: &Path) -> Result<f64> {
-    difference(&sweeps::run(SWEEP, runs, out)?).context("no boot told when init began by both clocks")
-}
-
+/// Median difference of the two clocks at init's first statement, as a percentage of the time since exec. Each boot has to tell it
+/// by both.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^52 ns, in millionths")]
-fn difference(results: &Results) -> Option<f64> {
-    let mut millionths: Vec<_> = results.boots.iter().filter_map(|boot| of_sample(boot.sample()?)).collect();
+pub(super) fn difference<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Result<f64> {
+    let all =
+        samples.into_iter().map(|sample| of_sample(sample).context("a boot has no mark of init's first statement"));
+    let mut millionths = all.collect::<Result<Vec<_>>>()?;
     millionths.sort_unstable();
-    Some(stats::median(&millionths)? as f64 / 10_000.0)
+    let median = stats::median(&millionths).context("there is no boot")?;
+    Ok(median as f64 / 10_000.0)
 }
 
 /// In millionths.
@@ -37,32 +30,27 @@ fn of_sample(sample: &Sample) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::results::Mark;
 
     fn sample(inside: u64, outside: u64) -> Sample {
-        let mark = Mark { ns: inside, name: "user-start".to_owned(), guest: true };
-        let (first_instruction_ns, host_memory_bytes) = (None, 1);
-        let marks = vec![mark];
-        let work = BTreeMap::new();
-        Sample {
-            init_ns: inside,
-            by_mark: true,
-            console_ns: outside,
-            first_instruction_ns,
-            host_memory_bytes,
-            marks,
-            work,
-            began_ns: None,
-        }
+        let marks = vec![Mark { ns: inside, name: "user-start".to_owned(), guest: true }];
+        Sample { init_ns: inside, by_mark: true, console_ns: outside, marks, ..Sample::default() }
     }
 
     #[test]
     fn a_clock_may_be_ahead_or_behind() {
         assert_eq!(of_sample(&sample(1_000_000_000, 1_013_000_000)), Some(13_000));
         assert_eq!(of_sample(&sample(1_000_000_000, 987_000_000)), Some(13_000));
-        assert_eq!(of_sample(&Sample { marks: Vec::new(), ..sample(1, 1) }), None);
+    }
+
+    #[test]
+    fn every_boot_has_to_tell_by_both() {
+        let of = |all: &[Sample]| difference(all).map_err(|error| error.to_string());
+        let told = [(1000, 1010), (1000, 1030), (1000, 1020)].map(|(inside, outside)| sample(inside, outside));
+        assert_eq!(of(&told), Ok(2.0));
+        let [first, second, _] = told;
+        let silent = Sample { marks: Vec::new(), ..sample(1, 1) };
+        assert_eq!(of(&[first, silent, second]).unwrap_err(), "a boot has no mark of init's first statement");
     }
 }

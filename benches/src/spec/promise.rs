@@ -2,7 +2,7 @@
 //! What a promise is.
 
 use super::speed::Claim;
-use super::sweeps::{Measure, SweepClaim};
+use super::sweeps::SweepClaim;
 
 /// Something that Flatboot promises, and the proof of it.
 #[derive(Debug)]
@@ -39,11 +39,6 @@ pub enum Proof {
     Sweep(SweepClaim),
     /// This script of the source tree is run: 0 is held, 1 is missed.
     Script(&'static str),
-    /// [`super::clocks`] are compared; they may differ by so many per cent.
-    Clocks {
-        /// The bound.
-        percent: f64,
-    },
     /// [`super::footprint`] is measured; this many KiB at most are allowed.
     Footprint {
         /// The bound, in KiB.
@@ -56,6 +51,8 @@ pub enum Proof {
     },
     /// `cargo test` with these arguments, the last of which chooses the tests: there is one at least, and all pass.
     Tests(&'static [&'static str]),
+    /// The same, and they time something, in as many rounds as are asked for.
+    Timed(&'static [&'static str]),
 }
 
 impl Section {
@@ -81,10 +78,9 @@ impl Promise {
         let bound = match &self.proof {
             Proof::Speed(claim) => claim.bound.to_string(),
             Proof::Sweep(claim) => claim.bound(),
-            Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
             Proof::Program { mib } => format!("at most {mib} MiB"),
-            Proof::Script(_) | Proof::Tests(_) => return self.statement.to_owned(),
+            Proof::Script(_) | Proof::Tests(_) | Proof::Timed(_) => return self.statement.to_owned(),
         };
         self.statement.replace("{bound}", &bound)
     }
@@ -94,15 +90,11 @@ impl Promise {
     pub fn in_short(&self) -> String {
         match &self.proof {
             Proof::Speed(claim) => format!("{} ×", claim.bound),
-            Proof::Sweep(claim) => match &claim.measure {
-                Measure::Growth(bound) | Measure::Work(bound) | Measure::WorkShown(bound) => format!("{bound} ×"),
-                Measure::HostMemory(_) => claim.bound(),
-            },
+            Proof::Sweep(claim) => claim.in_short(),
             Proof::Script(_) => "nothing differs".to_owned(),
-            Proof::Clocks { percent } => format!("at most {percent} %"),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
             Proof::Program { mib } => format!("at most {mib} MiB"),
-            Proof::Tests(_) => "all tests pass".to_owned(),
+            Proof::Tests(_) | Proof::Timed(_) => "all tests pass".to_owned(),
         }
     }
 
@@ -111,14 +103,10 @@ impl Promise {
     pub fn command(&self) -> String {
         match &self.proof {
             Proof::Script(script) => (*script).to_owned(),
-            Proof::Speed(_)
-            | Proof::Sweep(_)
-            | Proof::Clocks { .. }
-            | Proof::Footprint { .. }
-            | Proof::Program { .. } => {
+            Proof::Speed(_) | Proof::Sweep(_) | Proof::Footprint { .. } | Proof::Program { .. } => {
                 format!("flatboot-bench spec {}", self.name)
             }
-            Proof::Tests(arguments) => {
+            Proof::Tests(arguments) | Proof::Timed(arguments) => {
                 let words = arguments
                     .iter()
                     .map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() });

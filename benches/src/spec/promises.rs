@@ -247,7 +247,13 @@ pub const PROMISES: &[Promise] = &[
         name: "clocks",
         section: Section::Speed,
         statement: "flatboot's timeline and a program that watches the console from outside differ in exec-to-init by {bound}",
-        proof: Proof::Clocks { percent: 2.0 },
+        proof: Proof::Sweep(SweepClaim {
+            vmm: "flatboot",
+            mode: "parallel",
+            memory: "1G",
+            options: &[],
+            measure: Measure::Clocks(2.0),
+        }),
     },
     Promise {
         name: "footprint",
@@ -368,9 +374,8 @@ pub const PROMISES: &[Promise] = &[
             "benches/selftests.sh --kernel guest --memory 8G --seconds 3600 --tests migrate-speed parallel",
         ),
     },
-    tests(
+    timed(
         "after-boot",
-        Section::Behaviour,
         "readers of four times the memory: where they free a tenth of it themselves, four kswapd threads leave at most 0.5 times the direct reclaims and reading takes no longer, and with as many as are of use, the default, it nowhere takes more than 1.03 times as long; page tables that CPUs have borrowed without counting are left in time, and programs that come and go interrupt other processors at most 1.03 times as often as on stock 6.12; processors that touch new memory at once take its zone's lock at most once for 4 MiB (`ondemand`)",
         &["--release", "--test", "vm", "after_boot::"],
     ),
@@ -392,15 +397,13 @@ pub const PROMISES: &[Promise] = &[
         "a VM's memory grows and shrinks while it runs, 255 GiB in the time of 1 GiB; what was in it is right, the host has its memory again, what is pinned stays and is told, and a snapshot goes on in another size",
         &["--release", "--test", "vm", "elastic::"],
     ),
-    tests(
+    timed(
         "snapshot-size",
-        Section::Behaviour,
         "Debian 12 at its login prompt, 256 GiB, `ondemand`: a snapshot has at most 1.1 times the memory that the guest touched, and takes at most 1.1 times as long as one at 1 GiB",
         &["--release", "--test", "vm", "snapshot_size::"],
     ),
-    tests(
+    timed(
         "clone",
-        Section::Behaviour,
         "a VM that is restored runs its first instruction in at most 0.1 times the time of a boot to init, as soon in 256 GiB as in the 512 MiB of its template; fifty clones at once differ, and each has at most 8 MiB of the host; two of Debian have other machine IDs after what snapshots.md says",
         &["--release", "--test", "vm", "clone::"],
     ),
@@ -575,6 +578,11 @@ const fn tests(
     Promise { name, section, statement, proof: Proof::Tests(arguments) }
 }
 
+/// Tests that time something, too.
+const fn timed(name: &'static str, statement: &'static str, arguments: &'static [&'static str]) -> Promise {
+    Promise { name, section: Section::Behaviour, statement, proof: Proof::Timed(arguments) }
+}
+
 impl Section {
     /// The table of this section in docs/SPECIFICATION.md.
     #[must_use]
@@ -606,7 +614,8 @@ mod tests {
     fn every_bound_is_told() {
         for promise in PROMISES {
             let told = promise.statement.contains("{bound}");
-            assert_eq!(told, !matches!(promise.proof, Proof::Script(_) | Proof::Tests(_)), "{}", promise.name);
+            let tested = matches!(promise.proof, Proof::Script(_) | Proof::Tests(_) | Proof::Timed(_));
+            assert_eq!(told, !tested, "{}", promise.name);
             assert!(!promise.text().contains(['{', '}', '|']), "{}", promise.text());
         }
     }

@@ -17,7 +17,7 @@ use super::promises::PROMISES;
 use super::speed::{Claim, Source};
 use super::stop::Stop;
 use super::sweeps::{self, SweepClaim};
-use super::{cargo, clocks, script};
+use super::{cargo, script};
 use crate::command::EXIT_HOST;
 use crate::json_file;
 use crate::progress::{Progress, clock};
@@ -144,9 +144,9 @@ impl Runner<'_> {
 
     fn prove(&mut self, promise: &Promise, progress: &Progress) -> Outcome {
         let outcome = match &promise.proof {
-            Proof::Tests(arguments) => {
-                let log = self.options.keep.join(format!("{}.log", promise.name));
-                return cargo::test(arguments, &log, self.scratch.path(), progress);
+            Proof::Tests(arguments) => return self.tests(promise.name, arguments, None, progress),
+            Proof::Timed(arguments) => {
+                return self.tests(promise.name, arguments, Some(self.options.runs), progress);
             }
             Proof::Script(path) => {
                 let log = self.options.keep.join(format!("{}.log", promise.name));
@@ -154,21 +154,15 @@ impl Runner<'_> {
             }
             Proof::Speed(claim) => self.speed(promise.name, claim, progress),
             Proof::Sweep(claim) => self.sweep(promise.name, claim, progress),
-            Proof::Clocks { percent } => self.clocks(promise.name, *percent, progress),
             Proof::Footprint { kib } => self.footprint(*kib, progress),
             Proof::Program { mib } => self.program(*mib, progress),
         };
         outcome.unwrap_or_else(|error| Outcome::not_run(format!("{error:#}")))
     }
 
-    fn clocks(&self, name: &str, bound: f64, progress: &Progress) -> Result<Outcome> {
-        let runs = self.options.runs;
-        let file = sample_file(name, &self.options.keep);
-        progress.show(&format!("a sweep of {} boots", runs + 1));
-        let percent = clocks::measure(runs, &file)?;
-        let status = if percent <= bound { Status::Held } else { Status::Missed };
-        let details = vec![format!("raw samples: {}", file.display())];
-        Ok(Outcome { status, measured: format!("{percent:.2} %  (median of {runs})"), details })
+    fn tests(&self, name: &str, arguments: &[&str], rounds: Option<usize>, progress: &Progress) -> Outcome {
+        let log = self.options.keep.join(format!("{name}.log"));
+        cargo::test(arguments, rounds, &log, self.scratch.path(), progress)
     }
 
     fn sweep(&self, name: &str, claim: &SweepClaim, progress: &Progress) -> Result<Outcome> {

@@ -5,9 +5,10 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::bound::{Bound, CLOSEST, ROUNDS_OF_CLOSE_BOUNDS, ROUNDS_OF_CLOSEST_BOUNDS};
+use super::clocks;
 use super::outcome::{Outcome, Status};
 use super::samples::milliseconds;
 use crate::rates::{Rate, rates};
@@ -43,6 +44,8 @@ pub enum Measure {
     /// The same where both do about as much: the most that the interval has room for, of the workload where that is least. Of
     /// many medians the least is below by chance.
     WorkShown(Bound),
+    /// By how many per cent [`super::clocks`] differ: at most so many.
+    Clocks(f64),
 }
 
 const NO_SIZES: &str = "the sweep has no two sizes to compare";
@@ -73,6 +76,15 @@ impl SweepClaim {
         match self.measure {
             Measure::Growth(bound) | Measure::Work(bound) | Measure::WorkShown(bound) => bound.to_string(),
             Measure::HostMemory(mib) => format!("at most {mib} MiB"),
+            Measure::Clocks(percent) => format!("at most {percent} %"),
+        }
+    }
+
+    /// The same, with what it is a ratio of.
+    pub(super) fn in_short(&self) -> String {
+        match self.measure {
+            Measure::Growth(_) | Measure::Work(_) | Measure::WorkShown(_) => self.bound() + " ×",
+            Measure::HostMemory(_) | Measure::Clocks(_) => self.bound(),
         }
     }
 
@@ -81,7 +93,7 @@ impl SweepClaim {
         match self.measure {
             Measure::Growth(Bound::AtMost(most)) if most < CLOSEST => runs.saturating_mul(ROUNDS_OF_CLOSEST_BOUNDS),
             Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_CLOSE_BOUNDS),
-            Measure::HostMemory(_) | Measure::Work(_) | Measure::WorkShown(_) => runs,
+            Measure::HostMemory(_) | Measure::Work(_) | Measure::WorkShown(_) | Measure::Clocks(_) => runs,
         }
     }
 
@@ -92,10 +104,11 @@ impl SweepClaim {
         if let Some(group) = groups.iter().find(|group| group.failed > 0 || group.samples.is_empty()) {
             bail!(failure(group));
         }
+        all_work(&groups, &results.sweep.work)?;
         match self.measure {
             Measure::Work(bound) => return work(&groups, bound, |rate| rate.by_round),
             Measure::WorkShown(bound) => return work(&groups, bound, |rate| Some(rate.interval?.high)),
-            Measure::Growth(_) | Measure::HostMemory(_) => {}
+            Measure::Growth(_) | Measure::HostMemory(_) | Measure::Clocks(_) => {}
         }
         let (Some(smallest), Some(largest)) = (groups.first(), groups.last()) else { bail!(NO_SIZES) };
         let runs =
@@ -112,11 +125,24 @@ impl SweepClaim {
                 let taken = median(&largest.memory()).unwrap_or(u64::MAX);
                 (taken <= mib << 20, format!("{}  ({runs})", bytes(taken)))
             }
+            Measure::Clocks(percent) => {
+                let is = clocks::difference(largest.samples.iter().copied())?;
+                (is <= percent, format!("{is:.2} %  (median of {runs})"))
+            }
             Measure::Work(_) | Measure::WorkShown(_) => bail!(NO_WORK),
         };
         let status = if holds { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured, details: groups.iter().map(line).collect() })
     }
+}
+
+/// Whether each boot tells a rate of all of `work`.
+fn all_work(groups: &[Group<'_>], work: &[String]) -> Result<()> {
+    for (group, name) in groups.iter().flat_map(|group| work.iter().map(move |name| (group, name))) {
+        let is_told = group.samples.iter().all(|sample| sample.work.contains_key(name));
+        ensure!(is_told, "{}: a boot tells no rate of {name}", describe(group.variant));
+    }
+    Ok(())
 }
 
 /// Whether the workload that fares worst holds `bound`, by what `read` says of each.
@@ -164,7 +190,7 @@ fn line(group: &Group<'_>) -> String {
 mod tests {
     use super::*;
     use crate::rates::tests::worked;
-    use crate::report::fixture::{GIB, sweep, variant};
+    use crate::report::fixture::{GIB, mark, sweep, variant};
     use crate::results::End;
 
     /// The larger of two sizes takes `times` hundredths of a second, the smaller 100 of them; 40 MiB each.
@@ -218,6 +244,36 @@ mod tests {
         assert_eq!(judged(Measure::Work(Bound::AtLeast(1.0)), &results).status, Status::Missed);
         let idle = claim(Measure::Work(Bound::AtLeast(1.0))).judge(&sizes(100));
         assert_eq!(idle.unwrap_err().to_string(), NO_WORK);
+    }
+
+    #[test]
+    fn every_boot_tells_of_every_workload() {
+        let mut results = worked("tx-1", |_, _| 100);
+        results.sweep.work = vec!["tx-1".to_owned(), "rx-4".to_owned()];
+        let error = claim(Measure::Work(Bound::AtLeast(0.5))).judge(&results).unwrap_err().to_string();
+        assert!(error.ends_with("2 vCPUs: a boot tells no rate of rx-4"), "{error}");
+    }
+
+    #[test]
+    fn clocks_are_those_of_all_boots() {
+        let mut results = sweep(vec![variant("flatboot", "parallel", GIB)], 3, |_, _| 1_000_000_000);
+        for boot in &mut results.boots {
+            let End::Init(sample) = &mut boot.end else { continue };
+            sample.marks = vec![mark(1_000_000_000, "user-start", true)];
+            sample.console_ns = 1_020_000_000;
+        }
+        let outcome = judged(Measure::Clocks(2.0), &results);
+        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "2.00 %  (median of 3 runs)"));
+        assert_eq!(judged(Measure::Clocks(1.9), &results).status, Status::Missed);
+        let of = |end| {
+            let mut broken = results.clone();
+            broken.boots[3].end = end;
+            claim(Measure::Clocks(2.0)).judge(&broken).unwrap_err().to_string()
+        };
+        let failed = End::Failed { why: "no init".to_owned(), console: Vec::new() };
+        assert!(of(failed).ends_with("1 of 3 boots failed, the last: no init"));
+        let unmarked = sweep(vec![variant("flatboot", "parallel", GIB)], 1, |_, _| 1).boots.remove(1).end;
+        assert!(of(unmarked).contains("no mark"));
     }
 
     #[test]

@@ -21,7 +21,9 @@ use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
 use crate::progress::Progress;
-use crate::results::{self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, Results, Start, Sweep, VERSION, Variant};
+use crate::results::{
+    self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, MOST_BOOTS, Results, Start, Sweep, VERSION, Variant,
+};
 use crate::terminal::size;
 use crate::work::{self, DISK_MIB, READ_TIMES, Task, Workload};
 use crate::{artifact, initramfs};
@@ -125,6 +127,12 @@ fn check(request: &Request) -> Result<()> {
         bail!("--without {}: turns nothing off here: switches are of --mode {FULL_SET}{vmm}", switch.name);
     }
     check_starts(request)?;
+    let boots = sweep(request).boots_wanted();
+    ensure!(
+        boots <= MOST_BOOTS,
+        "--runs {}: {boots} boots, but a results file has room for {MOST_BOOTS}",
+        request.runs
+    );
     let out = request.out.display();
     match fs::symlink_metadata(&request.out) {
         Ok(meta) if meta.is_dir() => bail!("--out {out}: is a directory; name a file"),
@@ -200,22 +208,20 @@ pub(crate) fn resumed(out: &Path, is: &Sweep) -> Result<Results> {
     let earlier = results::load(out)?;
     let was = &earlier.sweep;
     let names = |sweep: &Sweep| sweep.variants.iter().map(describe).collect::<Vec<_>>().join("; ");
-    agree(
-        out,
-        [
-            ("the variants", names(was), names(is)),
-            ("--runs", was.runs.to_string(), is.runs.to_string()),
-            ("--timeout", seconds(was.timeout_ms), seconds(is.timeout_ms)),
-            ("the kernel command line", was.cmdline.clone(), is.cmdline.clone()),
-            ("--host-pages", was.host_pages.to_string(), is.host_pages.to_string()),
-        ],
-    )?;
+    let facts = [
+        ("the variants", names(was), names(is)),
+        ("--runs", was.runs.to_string(), is.runs.to_string()),
+        ("--timeout", seconds(was.timeout_ms), seconds(is.timeout_ms)),
+        ("the kernel command line", was.cmdline.clone(), is.cmdline.clone()),
+        ("--host-pages", was.host_pages.to_string(), is.host_pages.to_string()),
+    ];
+    agree(out, facts.into_iter().find(|(_, was, is)| was != is))?;
     Ok(earlier)
 }
 
-/// Whether what is in the file, which comes first, is as it is now.
-fn agree<const N: usize>(path: &Path, facts: [(&str, String, String); N]) -> Result<()> {
-    match facts.into_iter().find(|(_, was, is)| was != is) {
+/// Whether nothing differs between what is in the file, which comes first, and what is now.
+fn agree(path: &Path, differs: Option<(&str, String, String)>) -> Result<()> {
+    match differs {
         Some((what, was, is)) => {
             bail!("{}: cannot be resumed: {what} differ: {was} in the file, {is} now", path.display())
         }
@@ -227,17 +233,9 @@ fn seconds(ms: u64) -> String {
     format!("{} s", Duration::from_millis(ms).as_secs_f64())
 }
 
-/// Samples of two hosts or two kernels do not go into one file.
+/// Whether the host and the guest are alike.
 fn same(path: &Path, earlier: Results, now: &Facts) -> Result<Results> {
-    let was = &earlier.facts;
-    agree(
-        path,
-        [
-            ("the host", format!("{:?}", was.host), format!("{:?}", now.host)),
-            ("the guest", format!("{:?}", was.guest), format!("{:?}", now.guest)),
-            ("the versions", format!("{:?}", was.versions), format!("{:?}", now.versions)),
-        ],
-    )?;
+    agree(path, earlier.facts.unlike(now))?;
     Ok(earlier)
 }
 
@@ -375,10 +373,11 @@ impl Bench {
             let end = End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
             vec![end; sweep.variants[variant].boots()]
         };
-        Ok(match self.observer(&[], &[&json], limit, stop) {
+        let ends = match self.observer(&[], &[&json], limit, stop) {
             Ok(output) => serde_json::from_slice(&output).unwrap_or_else(|error| failed(error.to_string())),
             Err(error) => failed(format!("{error:#}")),
-        })
+        };
+        Ok(ends.into_iter().map(|end| with_all_work(end, &sweep.work)).collect())
     }
 
     fn order(&self, variant: &Variant, sweep: &Sweep) -> Result<Order> {
@@ -429,6 +428,15 @@ impl Bench {
     }
 }
 
+/// A boot that tells no rate of a workload has failed: what the kernel says may come in the middle of a line.
+fn with_all_work(end: End, work: &[String]) -> End {
+    let End::Init(sample) = &end else { return end };
+    match work.iter().find(|name| !sample.work.contains_key(*name)) {
+        Some(lost) => End::Failed { why: format!("what it said of {lost} cannot be read"), console: Vec::new() },
+        None => end,
+    }
+}
+
 /// What came of a turn's boots, in a few words, and whether all reached init.
 fn told(ends: &[End]) -> (String, bool) {
     let failed = || ends.iter().filter_map(|end| if let End::Failed { why, .. } = end { Some(why) } else { None });
@@ -446,5 +454,24 @@ fn image(given: Option<&Path>, name: &str) -> Result<PathBuf> {
     match given {
         Some(path) => std::path::absolute(path).with_context(|| format!("{}: cannot be read", path.display())),
         None => Ok(artifact::kernel(name)?.join("vmlinux")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    #[test]
+    fn a_sweep_goes_on_on_a_like_host() {
+        let earlier = fixture::sweep(vec![fixture::variant("flatboot", "async", fixture::GIB)], 1, |_, _| 1);
+        let with = |change: fn(&mut Facts)| {
+            let mut now = earlier.facts.clone();
+            change(&mut now);
+            same(Path::new("r.json"), earlier.clone(), &now).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(with(|now| now.host.memory_bytes -= 4096), Ok(()));
+        let error = with(|now| now.host.kernel = "7.0".to_owned()).unwrap_err();
+        assert!(error.starts_with("r.json: cannot be resumed: the host differ: "), "{error}");
     }
 }

@@ -10,6 +10,7 @@ use super::switches::Switch;
 use super::vmm::Kind;
 use crate::modes::{MODES, Mode};
 use crate::results::{Start, Variant};
+use crate::size;
 use crate::terminal::size;
 
 /// Smallest guest, in bytes: what flatboot accepts.
@@ -72,16 +73,7 @@ impl FromStr for Memory {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?}: must be a whole number of MiB from 64M on, such as 512M, 4G or 1T");
-        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let shift = match &text[digits.len()..] {
-            "M" | "MiB" => 20,
-            "G" | "GiB" => 30,
-            "T" | "TiB" => 40,
-            _ => return Err(wrong()),
-        };
-        let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
-        let bytes = number.and_then(|number| number.checked_mul(1 << shift)).ok_or_else(wrong)?;
-        if bytes < MEMORY_MIN { Err(wrong()) } else { Ok(Self(bytes)) }
+        size::of(text, MEMORY_MIN).map(Self).ok_or_else(wrong)
     }
 }
 

@@ -14,3 +14,4 @@ pub use matrix::{Cpus, Matrix, Memory, Resize, Shape, Starts, Threads, Vms, desc
 pub use stop::Stop;
 pub use switches::{FULL_SET, Place, SWITCHES, Switch, Without};
 pub use vmm::{Choice, Guest, Kind, Vmm};
+pub(crate) use vmm::{Q35, escaped};

@@ -248,7 +248,7 @@ fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Vec<String> {
 }
 
 /// In QEMU's options a comma inside a value is written twice.
-fn escaped(path: &str) -> String {
+pub(crate) fn escaped(path: &str) -> String {
     path.replace(',', ",,")
 }
 
@@ -369,7 +369,7 @@ fn microvm(acpi: &str) -> String {
 }
 
 /// A PC without what a server lacks, too.
-const Q35: &str = "q35,accel=kvm,usb=off,vmport=off,smbus=off,sata=off,hpet=off,memory-backend=ram";
+pub(crate) const Q35: &str = "q35,accel=kvm,usb=off,vmport=off,smbus=off,sata=off,hpet=off,memory-backend=ram";
 
 /// A machine of QEMU's, with the mark port and the table, if there is one. The memory is not reserved, as no other VMM's is.
 fn qemu(guest: &Guest<'_>, staged: &Staged<'_>, kernel: &str, machine: &str) -> Vec<String> {

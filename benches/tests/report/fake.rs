@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Made-up results that look like measured ones. Nothing here was measured: pictures of it are for looking at pages only.
 
-use std::collections::BTreeMap;
-
 use flatboot_bench::results::{
-    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Sweep, VERSION, Variant,
+    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Mark, Results, Sample, Sweep, VERSION, Variant,
 };
 
 const GIB: u64 = 1 << 30;
@@ -62,16 +60,8 @@ pub(crate) fn sweep(cpus: &[u16], runs: u32) -> Results {
         {
             for gib in [1, 4, 16, 64, 256] {
                 let (vmm, mode) = (vmm.into(), mode.into());
-                variants.push(Variant {
-                    vmm,
-                    mode,
-                    threads: None,
-                    without: None,
-                    memory_bytes: gib * GIB,
-                    cpus: *cpus,
-                    vms: None,
-                    start: None,
-                });
+                let (memory_bytes, cpus) = (gib * GIB, *cpus);
+                variants.push(Variant { vmm, mode, memory_bytes, cpus, ..Variant::default() });
             }
         }
     }
@@ -80,8 +70,7 @@ pub(crate) fn sweep(cpus: &[u16], runs: u32) -> Results {
         runs,
         timeout_ms: 120_000,
         cmdline: "console=ttyS0 panic=-1 quiet".into(),
-        host_pages: HostPages::Any,
-        work: Vec::new(),
+        ..Sweep::default()
     };
     let mut noise = Noise(42);
     let boot = |(variant, round)| Boot {
@@ -111,13 +100,9 @@ fn sample(variant: &Variant, noise: &mut Noise) -> Sample {
         let init_ns = noise.around(3_100 * MS + memmap);
         return Sample {
             init_ns,
-            by_mark: false,
             console_ns: init_ns,
-            first_instruction_ns: None,
             host_memory_bytes: host_memory_bytes + (31 << 20),
-            marks: Vec::new(),
-            work: BTreeMap::new(),
-            began_ns: None,
+            ..Sample::default()
         };
     }
     let mut ns = 0;
@@ -131,8 +116,7 @@ fn sample(variant: &Variant, noise: &mut Noise) -> Sample {
     let at = |name| marks.iter().find(|mark| mark.name == name).map(|mark| mark.ns);
     let init_ns = at("init-exec").unwrap_or(0);
     let (by_mark, console_ns, first_instruction_ns) = (true, init_ns + 70 * MS, at("first KVM_RUN"));
-    let (work, began_ns) = (BTreeMap::new(), None);
-    Sample { init_ns, by_mark, console_ns, first_instruction_ns, host_memory_bytes, marks, work, began_ns }
+    Sample { init_ns, by_mark, console_ns, first_instruction_ns, host_memory_bytes, marks, ..Sample::default() }
 }
 
 fn facts() -> Facts {
@@ -149,9 +133,8 @@ fn facts() -> Facts {
         kernel: "vmlinux".into(),
         build_id: Some("0badc0de".repeat(5)),
         config_sha256: Some("0123456789abcdef".repeat(4)),
-        stock_build_id: None,
         initramfs_sha256: "fedcba9876543210".repeat(4),
-        userland: None,
+        ..GuestFacts::default()
     };
     let versions = [("flatboot", "flatboot 0.0.0 (made up)"), ("qemu", "QEMU emulator version 0.0.0 (made up)")];
     Facts {

@@ -25,7 +25,7 @@ fn not_a_file() {
     let none = word(&files.path("none.json"));
     refused(&none, "cannot be read: No such file or directory (os error 2)");
     refused(&word(files.0.path()), "cannot be read: Is a directory (os error 21)");
-    refused("/dev/zero", "larger than 256 MiB, which no results file is");
+    refused("/dev/zero", "larger than 512 MiB, which no results file is");
     refused("/dev/null", "empty");
 }
 

@@ -8,13 +8,12 @@ mod compare;
 mod scrub;
 mod show;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fastrand::Rng;
 use flatboot_bench::results::{
-    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Results, Sample, Sweep, VERSION, Variant, save,
+    Boot, End, FORMAT, Facts, GuestFacts, HostFacts, Results, Sample, Sweep, VERSION, Variant, save,
 };
 use tempfile::TempDir;
 
@@ -77,16 +76,7 @@ fn word(path: &Path) -> String {
 }
 
 fn variant(vmm: &str, mode: &str, gib: u64) -> Variant {
-    Variant {
-        vmm: vmm.to_owned(),
-        mode: mode.to_owned(),
-        threads: None,
-        without: None,
-        memory_bytes: gib * GIB,
-        cpus: 2,
-        vms: None,
-        start: None,
-    }
+    Variant { vmm: vmm.to_owned(), mode: mode.to_owned(), memory_bytes: gib * GIB, cpus: 2, ..Variant::default() }
 }
 
 /// flatboot and QEMU, serial and parallel, 1 to 256 GiB.
@@ -102,9 +92,7 @@ fn reached(init_ns: u64, host_memory_bytes: u64) -> End {
         console_ns: init_ns + 2_000_000,
         first_instruction_ns: Some(init_ns / 10),
         host_memory_bytes,
-        marks: vec![],
-        work: BTreeMap::new(),
-        began_ns: None,
+        ..Sample::default()
     })
 }
 
@@ -114,14 +102,8 @@ fn failed(why: &str) -> End {
 
 /// A whole sweep in which `end` says what comes of each boot, by variant and round.
 fn results(variants: Vec<Variant>, runs: u32, mut end: impl FnMut(&Variant, u32) -> End) -> Results {
-    let sweep = Sweep {
-        variants,
-        runs,
-        timeout_ms: 60_000,
-        cmdline: "console=ttyS0 quiet".to_owned(),
-        host_pages: HostPages::Any,
-        work: Vec::new(),
-    };
+    let sweep =
+        Sweep { variants, runs, timeout_ms: 60_000, cmdline: "console=ttyS0 quiet".to_owned(), ..Sweep::default() };
     let boots = sweep
         .boots()
         .map(|(variant, round)| Boot { variant, round, node: None, end: end(&sweep.variants[variant], round) })
@@ -164,11 +146,10 @@ fn facts() -> Facts {
             kernel: "vmlinux".to_owned(),
             build_id: Some("0123456789abcdef0123".to_owned()),
             config_sha256: Some("ab".repeat(32)),
-            stock_build_id: None,
             initramfs_sha256: "cd".repeat(32),
-            userland: None,
+            ..GuestFacts::default()
         },
-        versions: BTreeMap::from([("flatboot".to_owned(), "flatboot 0.1.0".to_owned())]),
+        versions: [("flatboot".to_owned(), "flatboot 0.1.0".to_owned())].into(),
         revision: Some("1234567".to_owned()),
         // 2026-11-20 14:12 UTC
         began_unix_s: 1_795_183_920,
