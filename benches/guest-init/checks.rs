@@ -6,7 +6,7 @@
 //! | `meminfo` | /proc/meminfo and /proc/zoneinfo can be read | `total_kib`, `free_kib`, `available_kib`, `deferred_kib` or null, `zones`, `blocks`: how many memory blocks are in sysfs |
 //! | `total=512M` | within ten minutes `MemTotal` is so much more than at the first of these, but for a memmap of that | `base_kib`, `total_kib` |
 //! | `rises=N` | `MemTotal` has risen N times, each told at once by mark 0x70 and a line: `rises` | `seen` |
-//! | `zeros=0x148000000` | 64 bytes of /dev/mem at that address, where there is no memory, are zero | `first`: the first of them |
+//! | `zeros=0x148000000` | 64 bytes of /dev/mem at that address, where there is no memory, are zero within three minutes | `first`: the first of them |
 //! | `short=512M` | with no memory left but what the kernel keeps, pages were given back and taken, as `short` tells, until `MemTotal` rose, then so much more; none is wrong, nothing was killed | `pages`, `full`, `wrong`, `killed`; `longest_short_ns`, `longest_after_ns`: what a page took to come |
 //! | `laden=/dev/vda` | memory full of own pages, files and the disk's, as `laden` tells, shrank, and all of them are right | `pages`, `wrong`, `looks`, `before_kib`, `after_kib` |
 //! | `pinned=/dev/vda` | a quarter of all memory was full of a file, pages of which a pipe held until the last block of the disk said `go`, as `pinned` and `released` tell; at `stop` all is as it was | `pages`, `wrong`; `part_kib`, `after_kib`: `MemTotal` at `go` and `stop` |

@@ -52,15 +52,21 @@ pub(crate) fn rises(times: &str) -> Outcome {
     Ok((true, json!({ "seen": seen })))
 }
 
-/// What reads at `gpa`, which is no memory: zeros.
+/// What reads at `gpa`, which is no memory: zeros, at the latest when the host has taken it back.
 pub(crate) fn zeros(gpa: &str) -> Outcome {
     const MEMORY: &str = "/dev/mem";
     let at = gpa.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let at = at.ok_or_else(|| format!("zeros={gpa}: expected an address, 0x…"))?;
-    let mut words = [0xff; 64];
-    let read = File::open(MEMORY).and_then(|memory| memory.read_exact_at(&mut words, at));
-    read.map_err(|error| format!("{MEMORY} at {gpa}: {error}"))?;
-    Ok((words == [0; 64], json!({ "first": words[0] })))
+    let memory = File::open(MEMORY).map_err(|error| format!("{MEMORY}: {error}"))?;
+    let since = Instant::now();
+    loop {
+        let mut bytes = [0xff; 64];
+        memory.read_exact_at(&mut bytes, at).map_err(|error| format!("{MEMORY} at {gpa}: {error}"))?;
+        if bytes == [0; 64] || since.elapsed() > LIMIT {
+            return Ok((bytes == [0; 64], json!({ "first": bytes[0] })));
+        }
+        sleep(LOOK);
+    }
 }
 
 /// Takes all that the kernel gives without looking for more, and says so. Then gives some back and takes it again, until
