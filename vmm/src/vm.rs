@@ -294,8 +294,8 @@ fn processor(kvm: &Kvm, saved: Option<&MachineState>) -> Result<(CpuId, bool), V
 }
 
 /// The memory slot of held memory, all of it: KVM's share of a growth is then the same however large that is, and what shrinks takes
-/// no slot with it, by which KVM before Linux 6.12 forgets how all other memory of the guest is mapped. What is not there reads as zero, and a
-/// write to it ends the VM. Fields are dropped in this order, as those of [`Vm`] are.
+/// no slot with it, by which KVM before Linux 6.12 forgets how all other memory of the guest is mapped. What is not there reads as
+/// zero, and a write to it ends the VM. Fields are dropped in this order, as those of [`Vm`] are.
 #[derive(Debug)]
 pub struct HeldSlot {
     fd: Arc<VmFd>,
