@@ -244,6 +244,13 @@ impl Facts {
     }
 }
 
+impl Sample {
+    /// The first of the workloads `work` of which it tells no rate.
+    pub(crate) fn lacks<'a>(&self, work: &'a [String]) -> Option<&'a String> {
+        work.iter().find(|name| !self.work.contains_key(*name))
+    }
+}
+
 impl Boot {
     /// The sample of a boot that counts: one that reached init, after the warm-up round.
     #[must_use]
@@ -267,7 +274,12 @@ impl Sweep {
     /// Number of boots of the sweep, warm-up included.
     #[must_use]
     pub fn boots_wanted(&self) -> u64 {
-        (u64::from(self.runs) + 1) * self.variants.iter().map(|variant| variant.boots() as u64).sum::<u64>()
+        (u64::from(self.runs) + 1) * self.boots_of_a_round()
+    }
+
+    /// Number of boots of a round.
+    pub(crate) fn boots_of_a_round(&self) -> u64 {
+        self.variants.iter().map(|variant| variant.boots() as u64).sum()
     }
 
     /// All turns of the sweep, warm-up included: round by round, each as (variant, round).

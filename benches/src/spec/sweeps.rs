@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::bound::{Bound, CLOSEST, ROUNDS_OF_CLOSE_BOUNDS, ROUNDS_OF_CLOSEST_BOUNDS};
 use super::clocks;
@@ -138,9 +138,10 @@ impl SweepClaim {
 
 /// Whether each boot tells a rate of all of `work`.
 fn all_work(groups: &[Group<'_>], work: &[String]) -> Result<()> {
-    for (group, name) in groups.iter().flat_map(|group| work.iter().map(move |name| (group, name))) {
-        let is_told = group.samples.iter().all(|sample| sample.work.contains_key(name));
-        ensure!(is_told, "{}: a boot tells no rate of {name}", describe(group.variant));
+    for group in groups {
+        if let Some(name) = group.samples.iter().find_map(|sample| sample.lacks(work)) {
+            bail!("{}: a boot tells no rate of {name}", describe(group.variant));
+        }
     }
     Ok(())
 }

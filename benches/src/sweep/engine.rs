@@ -431,7 +431,7 @@ impl Bench {
 /// A boot that tells no rate of a workload has failed: what the kernel says may come in the middle of a line.
 fn with_all_work(end: End, work: &[String]) -> End {
     let End::Init(sample) = &end else { return end };
-    match work.iter().find(|name| !sample.work.contains_key(*name)) {
+    match sample.lacks(work) {
         Some(lost) => End::Failed { why: format!("what it said of {lost} cannot be read"), console: Vec::new() },
         None => end,
     }
@@ -461,6 +461,16 @@ fn image(given: Option<&Path>, name: &str) -> Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::report::fixture;
+    use crate::results::Sample;
+
+    #[test]
+    fn a_boot_whose_work_cannot_be_read_has_failed() {
+        let told = Sample { work: [("tx-1".to_owned(), 7)].into(), ..Sample::default() };
+        let all = ["tx-1", "rx-4"].map(str::to_owned);
+        assert_eq!(with_all_work(End::Init(told.clone()), &all[..1]), End::Init(told.clone()));
+        let why = "what it said of rx-4 cannot be read".to_owned();
+        assert_eq!(with_all_work(End::Init(told), &all), End::Failed { why, console: Vec::new() });
+    }
 
     #[test]
     fn a_sweep_goes_on_on_a_like_host() {
