@@ -51,7 +51,8 @@
 //! | `clone` | that ID became another one, and the kernel has heard of it; then its interface's driver began anew | `id` (hex), `random`, `mac` or null |
 //! | `identifiers` | first IPv4 identifiers differ between destinations, second ones follow the first | `first`, `second`, `different` |
 //! | `sockets=2000` | so many TCP connections over the loopback are up at once, each carries its own bytes, and /proc/net/tcp lists just them | `connections`, `wrong`, `listed`: before, meanwhile, after |
-//! | `datagrams=2000` | so many UDP sockets are listed in /proc/net/udp, and each receives what is sent to it alone | `wrong`, `listed`: before, how many more meanwhile, after |
+//! | `datagrams=2000` | so many UDP sockets of IPv4 and IPv6 are listed in /proc/net, and each receives what is sent to it alone | `wrong`, `listed`: before, how many more meanwhile, after |
+//! | `ports=2000` | so many TCP sockets of IPv4, and of IPv6, have a port of their own, listen there, and are listed as bound and as listening | for each: `free`: ports that others could have, `wrong`, `listed`: before, bound, listening, after |
 //! | `dentries=100000` | so many files were made and found while others were looked up, renamed and removed | `looked_up`, `renamed`, `missing`, `lost`, `ghosts` |
 //! | `inodes` | /sys/devices has the same inode numbers after caches were dropped | `inodes`, `same` |
 //! | `mounts` | each of many mounts is found by its path, until it is unmounted | `mounts`, `wrong` |
@@ -76,8 +77,8 @@ use serde_json::json;
 use crate::outcome::Outcome;
 use crate::{
     accounts, buddy, channels, clone, devices, elastic, fill, generation, hog, hugetlb, identifiers, interrupts,
-    kernel, kmalloc, ledger, memmap, memory, modules, net, nodes, pinned, poisoned, processors, pulse, readers, report,
-    saved, showmem, sockets, steady, storm, tables, vsock, waits, walk, work,
+    kernel, kmalloc, ledger, memmap, memory, modules, net, nodes, pinned, poisoned, ports, processors, pulse, readers,
+    report, saved, showmem, sockets, steady, storm, tables, vsock, waits, walk, work,
 };
 
 /// Runs the checks in order, reports each, and says whether all passed.
@@ -152,6 +153,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "identifiers" => identifiers::identifiers(),
         "sockets" => sockets::sockets(needed("2000")?),
         "datagrams" => sockets::datagrams(needed("2000")?),
+        "ports" => ports::ports(needed("2000")?),
         "dentries" => tables::dentries(needed("COUNT")?),
         "inodes" => tables::inodes(),
         "mounts" => tables::mounts(),

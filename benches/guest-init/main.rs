@@ -45,6 +45,7 @@ mod nodes;
 mod outcome;
 mod pinned;
 mod poisoned;
+mod ports;
 mod processors;
 mod pulse;
 mod readers;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 /// What /proc/net/tcp says of a connection that is up.
 const ESTABLISHED: &str = "01";
 /// Descriptors of a process besides those of the connections.
-const OTHERS: u64 = 64;
+pub(crate) const OTHERS: u64 = 64;
 
 /// Passes if `count` connections over the loopback carry what they should, each its own, and /proc/net/tcp lists both ends of each,
 /// and none of them before and after.
@@ -35,30 +35,35 @@ pub(crate) fn sockets(count: &str) -> Outcome {
     Ok((good, json!({ "connections": count, "wrong": wrong, "listed": [before, during, after] })))
 }
 
-/// Passes if `count` UDP sockets are all listed in /proc/net/udp, each receives what was sent to it and nothing else, and none of
-/// them is listed once they are closed.
+/// Passes if `count` UDP sockets, every other one of IPv6, are all listed in /proc/net, each receives what was sent to it and
+/// nothing else, and none of them is listed once they are closed.
 pub(crate) fn datagrams(count: &str) -> Outcome {
     let count: u16 = count.parse().map_err(|_| format!("datagrams={count}: must be a number of sockets"))?;
     loopback::up()?;
     let failed = |error: io::Error| format!("UDP over the loopback: {error}");
     may_open(u64::from(count) + OTHERS).map_err(|error| format!("descriptors: {error}"))?;
     let before = bound()?;
-    let sockets = (0..count).map(|_| receiver()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let sockets = (0..count).map(|number| receiver(local(number))).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     let during = bound()?;
-    let sender = receiver().map_err(failed)?;
+    let senders = [receiver(local(0)).map_err(failed)?, receiver(local(1)).map_err(failed)?];
     for (socket, number) in sockets.iter().zip(0..count) {
+        let sender = &senders[usize::from(number % 2)];
         let sent = socket.local_addr().and_then(|address| sender.send_to(&number.to_le_bytes(), address));
         sent.map_err(failed)?;
     }
     let wrong = sockets.iter().zip(0..count).filter(|(socket, number)| !only(socket, *number)).count();
-    drop((sockets, sender));
+    drop((sockets, senders));
     let listed = [before, during - before, bound()?];
     Ok((wrong == 0 && listed == [before, usize::from(count), before], json!({ "wrong": wrong, "listed": listed })))
 }
 
+fn local(number: u16) -> IpAddr {
+    if number.is_multiple_of(2) { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }
+}
+
 /// A new socket at a port of the kernel's choice, which does not wait.
-fn receiver() -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+fn receiver(address: IpAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -73,11 +78,13 @@ fn only(socket: &UdpSocket, number: u16) -> bool {
 
 /// UDP sockets that have a port.
 fn bound() -> Result<usize, String> {
-    let table = fs::read_to_string("/proc/net/udp").map_err(|error| format!("/proc/net/udp: {error}"))?;
-    Ok(table.lines().skip(1).count())
+    let listed = |path: &str| {
+        fs::read_to_string(path).map(|table| table.lines().skip(1).count()).map_err(|error| format!("{path}: {error}"))
+    };
+    Ok(listed("/proc/net/udp")? + listed("/proc/net/udp6")?)
 }
 
-fn may_open(descriptors: u64) -> rustix::io::Result<()> {
+pub(crate) fn may_open(descriptors: u64) -> rustix::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let enough = |limit: Option<u64>| limit.map(|limit| limit.max(descriptors));
     setrlimit(Resource::Nofile, Rlimit { current: enough(limit.current), maximum: enough(limit.maximum) })
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_came_alone_is_told_from_what_did_not() {
-        let [socket, sender] = [(), ()].map(|()| receiver().unwrap());
+        let [socket, sender] = [(), ()].map(|()| receiver(local(0)).unwrap());
         let send = |number: u16| sender.send_to(&number.to_le_bytes(), socket.local_addr().unwrap()).unwrap();
         assert!(!only(&socket, 7));
         send(7);
