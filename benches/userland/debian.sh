@@ -40,7 +40,7 @@ main() {
     fi
     [ $# -eq 0 ] || [ -r "$1" ] || die "$1: cannot be read: must be a kernel's package, a .deb, or --work"
     package=${1-}
-    for tool in debootstrap mke2fs flock sha256sum; do
+    for tool in debootstrap mke2fs flock setsid sha256sum; do
         PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
             die "$tool: not found (Debian: apt-get install debootstrap e2fsprogs util-linux coreutils)"
     done
@@ -58,6 +58,10 @@ main() {
 
 build() {
     start=$(date +%s)
+    # We hold the lock, so whatever an earlier build left when it was killed is ours.
+    for left in "$cache"/building-*; do
+        [ ! -e "$left" ] || clean "$left"
+    done
     work=$(mktemp -d "$cache/building-XXXXXXXX")
     # shellcheck disable=SC2064 # the directory of now
     trap "clean '$work'" EXIT
@@ -67,7 +71,8 @@ build() {
     mkdir "$work/out"
     say "building Debian 12 ($SUITE); about two minutes, and 150 MB of packages"
     mirror=$(apt_mirror)
-    as_root sh "$0" --tree "$work/tree" "$mirror" "$package" "$work_packages" >"$work/log" 2>&1 9>&- &
+    # In a session of its own, which clean() ends: what a script starts in the background ignores Ctrl-C.
+    as_root setsid --wait sh "$0" --tree "$work/tree" "$mirror" "$package" "$work_packages" >"$work/log" 2>&1 9>&- &
     follow $! "$work/log"
     [ -z "$package" ] || cp "$work"/tree/boot/initrd.img-* "$work/out/initrd.img"
     say "writing the file system ($(elapsed) s)"
@@ -79,9 +84,27 @@ build() {
 
 elapsed() { echo $(($(date +%s) - start)); }
 
+# Removes the directory $1 of a build, after the end of what still works in it.
 clean() {
+    end_session "$1/tree" || say "$1: still in use"
+    for place in proc sys dev/pts dev; do
+        ! mountpoint -q "$1/tree/$place" || as_root umount -l "$1/tree/$place"
+    done
     # A tree that was made as root is removed as root.
-    rm -rf "$1" 2>/dev/null || as_root rm -rf "$1"
+    rm -rf --one-file-system "$1" 2>/dev/null || as_root rm -rf --one-file-system "$1"
+}
+
+# Ends the session that makes the tree $1, if there is one, and waits for that, 10 s at the most.
+end_session() {
+    leader=$(cat "$1.leader" 2>/dev/null) || return 0
+    # Long after, the number may be another process's.
+    grep -qsF "$1" "/proc/$leader/cmdline" || return 0
+    as_root kill -- "-$leader"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        as_root kill -0 -- "-$leader" 2>/dev/null || return 0
+        sleep 1
+    done
+    as_root kill -KILL -- "-$leader"
 }
 
 # Waits for process $1, showing the last line of its log $2 every few seconds.
@@ -118,6 +141,7 @@ apt_mirror() {
 
 # As root: the system as a directory $1, from mirror $2 if given, with the kernel's package $3 if given, and packages $4.
 tree() {
+    echo $$ >"$1.leader"
     PATH=$PATH:/usr/sbin:/sbin
     # Debian's own locale, and no question asked.
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
