@@ -143,6 +143,8 @@ apt_mirror() {
 tree() {
     echo $$ >"$1.leader"
     PATH=$PATH:/usr/sbin:/sbin
+    # Whatever the caller's is: others than root read the files of this system.
+    umask 022
     # Debian's own locale, and no question asked.
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
     debootstrap --variant=minbase --include="$PACKAGES${3:+,$KERNEL_PACKAGES}${4:+,$4}" "$SUITE" "$1" ${2:+"$2"} || {
