@@ -9,9 +9,9 @@ PACKAGE=linux-image-cloud-amd64
 
 die() { echo "debian-cloud-kernel.sh: $*" >&2; exit 1; }
 
-# The package with the image, which $PACKAGE depends on.
+# The package with the image, which $PACKAGE depends on. apt's own words are English only in this locale.
 image_package() {
-	apt-cache depends "$PACKAGE" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
+	LC_ALL=C apt-cache depends "$PACKAGE" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
 }
 
 main() {
@@ -19,8 +19,12 @@ main() {
 	cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/debian-cloud-kernel
 	package=$(image_package)
 	[ -n "$package" ] || die "$PACKAGE: apt does not know it; run apt-get update with Debian 12's main in the sources"
+	mkdir -p "$cache" || die "$cache: cannot make it"
+	# One at a time; whoever waited finds the result.
+	exec 9>"$cache/lock"
+	flock -n 9 || { echo "debian-cloud-kernel.sh: waiting for another fetch" >&2; flock 9; }
 	if [ ! -f "$cache/$package/vmlinuz" ]; then
-		mkdir -p "$cache"
+		rm -rf "$cache"/fetching-*
 		work=$(mktemp -d "$cache/fetching-XXXXXXXX")
 		# shellcheck disable=SC2064 # the directory of now
 		trap "rm -rf '$work'" EXIT
