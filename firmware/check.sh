@@ -9,6 +9,8 @@ if [ -n "${EDK2_SRC:-}" ]; then
 else
 	edk2=$("$here/build.sh" source)
 fi
-work=$(mktemp -d)
+# Not in /tmp, where programs may not be allowed to run.
+mkdir -p "$here/../target"
+work=$(mktemp -d -p "$here/../target")
 trap 'rm -rf -- "$work"' EXIT
 "$here/FlatbootPkg/Test/run.sh" "$edk2" "$work/out"

@@ -13,7 +13,9 @@ for tool in git gcc; do
 		exit 1
 	}
 done
-work=$(mktemp -d)
+# Not in /tmp, where programs may not be allowed to run.
+mkdir -p "$here/../../target"
+work=$(mktemp -d -p "$here/../../target")
 trap 'rm -rf -- "$work"' EXIT
 cd "$work"
 

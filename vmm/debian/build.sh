@@ -78,7 +78,9 @@ stage() {
 main() {
 	[ $# -le 1 ] || { say "takes one directory at the most, got: $*"; exit 2; }
 	[ $# -eq 0 ] || ls "$1"/linux-image-*.deb >/dev/null || { say "$1: has no linux-image-*.deb"; exit 1; }
-	work=$(mktemp -d)
+	# Not in /tmp, where programs may not be allowed to run.
+	mkdir -p "$tree/target"
+	work=$(mktemp -d -p "$tree/target")
 	trap 'rm -rf "$work"' EXIT
 	build
 	stage "$work/flatboot"

@@ -61,7 +61,10 @@ main() {
 	commit=$(git -C "$tree" rev-parse HEAD)
 	[ -z "$(git -C "$tree" status --porcelain)" ] || say "what is not committed is left out"
 	edk2=${EDK2_SRC:-$("$tree/firmware/build.sh" source)}
-	work=$(mktemp -d)
+	# Not in /tmp, where programs may not be allowed to run, nor in this tree, whose settings for cargo would count twice.
+	cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}
+	mkdir -p "$cache"
+	work=$(mktemp -d -p "$cache" reproducible-XXXXXXXX)
 	trap 'rm -rf "$work"' EXIT
 	build_in "$work/a"
 	mkdir "$work/another"
