@@ -33,14 +33,7 @@ is_installed() {
 }
 
 as_root() {
-	if [ "$(id -u)" -eq 0 ]; then
-		"$@"
-	elif command -v sudo >/dev/null; then
-		sudo "$@"
-	else
-		echo "packages.sh: installing packages needs root, and there is no sudo; as root: $*" >&2
-		return 1
-	fi
+	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 # Says every few seconds what the last line of LOG is, until it is ended.
@@ -52,36 +45,72 @@ tell() {
 	done
 }
 
-# Runs "$@". What it prints is shown only if it fails. In the foreground, unlike run_logged() of build-lib.sh: sudo may ask
-# for a password, and Ctrl-C is apt's to handle.
-quietly() {
-	local rc=0
-	log=$(mktemp)
-	tell "$log" &
+# Runs "$@", with what it prints in $log. In the foreground, unlike run_logged() of build-lib.sh: sudo may ask for a password,
+# and Ctrl-C is apt's to handle. Without the lock: what is installed may leave a daemon running.
+logged() (
+	tell "$log" 9>&- &
 	teller=$!
-	trap 'kill "$teller"; rm "$log"' EXIT
-	"$@" >"$log" 2>&1 || rc=$?
-	[ "$rc" -eq 0 ] || cat "$log" >&2
-	return "$rc"
+	trap 'kill "$teller"' EXIT
+	"$@" >"$log" 2>&1 9>&-
+)
+
+# What apt knows is mostly good enough if this fails. A machine that has just been started may be at it by itself, for minutes.
+update() {
+	local until=$((SECONDS + 300)) told=
+	while ! logged as_root env LC_ALL=C apt-get update -q; do
+		if ! grep -q 'Could not get lock' "$log" || [ "$SECONDS" -ge "$until" ]; then
+			cat "$log" >&2
+			echo 'packages.sh: apt-get update has failed; going on with what apt knows' >&2
+			return
+		fi
+		[ -n "$told" ] || echo '    apt is busy with something else; waiting for it, 5 minutes at the most' >&2
+		told=1
+		sleep 10
+	done
 }
 
-main() {
-	local task package wanted missing=()
-	if ! command -v dpkg-query >/dev/null; then
-		echo "packages.sh: not a Debian machine; make sure that these are there by other means:" >&2
-		for task in "$@"; do packages_of "$task" >&2; done
-		return 0
-	fi
+# Packages of the tasks that are not there, in `missing`.
+find_missing() {
+	local task package wanted
+	missing=()
 	for task in "$@"; do
 		wanted=$(packages_of "$task")
 		for package in $wanted; do
 			is_installed "$package" || missing+=("$package")
 		done
 	done
+}
+
+# One at a time: whoever waited may find nothing left to do.
+lock() {
+	local cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}
+	mkdir -p "$cache"
+	exec 9>"$cache/packages.lock"
+	flock 9
+}
+
+main() {
+	local task
+	if ! command -v dpkg-query >/dev/null; then
+		echo "packages.sh: not a Debian machine; make sure that these are there by other means:" >&2
+		for task in "$@"; do packages_of "$task" >&2; done
+		return 0
+	fi
+	find_missing "$@"
+	[ ${#missing[@]} -gt 0 ] || return 0
+	if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+		echo "packages.sh: installing packages needs root, and there is no sudo; as root: apt-get update; apt-get install ${missing[*]}" >&2
+		return 1
+	fi
+	lock
+	find_missing "$@"
 	[ ${#missing[@]} -gt 0 ] || return 0
 	echo "==> installing Debian packages: ${missing[*]}" >&2
-	(quietly as_root apt-get update -q)
-	(quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}")
+	log=$(mktemp)
+	trap 'rm -f "$log"' EXIT
+	update
+	logged as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -q -y -o DPkg::Lock::Timeout=300 --no-install-recommends "${missing[@]}" || { cat "$log" >&2; return 1; }
 }
 
 main "$@"
