@@ -3,6 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Several builds at once only compete; each uses all processors.
+.NOTPARALLEL:
 SHELL := /bin/bash
 
 MEMORY ?= 1G
@@ -55,7 +57,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test reproducible
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean host toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test reproducible
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -65,7 +67,7 @@ help: ## this list
 	@echo 'Missing Debian packages are installed by name; builds are cached in $(CACHE).'
 	@echo 'Where /dev/kvm cannot run ordinary guests, VMs run in an emulated KVM host; FLATBOOT_KVM=real|emulated overrides.'
 
-boot: build ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; NET=1 with ssh at PORT=2222; FIRMWARE=1 through UEFI; KERNEL=cloud
+boot: host ## boot Debian 12 under flatboot: MEMORY=64G CPUS=4 KEEP=1; NET=1 with ssh at PORT=2222; FIRMWARE=1 through UEFI; KERNEL=cloud
 	@benches/packages.sh kernel rootfs $(if $(filter 1,$(FIRMWARE)),firmware esp) $(if $(filter 1,$(NET)),net)
 	@$(WITH_KERNEL) $(BENCH) boot --memory '$(MEMORY)' --cpus '$(CPUS)' $(if $(filter 1,$(FIRMWARE)),--firmware) $(if $(filter 1,$(KEEP)),--keep) $(if $(filter 1,$(NET)),--ssh-port '$(PORT)')
 
@@ -89,7 +91,7 @@ browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes
 	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
 	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
-vm: build ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of memory, and Debian
+vm: host ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of memory, and Debian
 	@benches/packages.sh kernel rootfs firmware esp net
 ifeq ($(KERNEL),cloud)
 	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: elastic:: memmap::; do \
@@ -101,9 +103,12 @@ else
 endif
 
 build: toolchain ## flatboot and flatboot-bench
-	@benches/packages.sh host
 	@echo '==> building flatboot and flatboot-bench'
 	@cargo build --release --workspace
+
+# What starts VMs may have to emulate their host, and needs both programs.
+host: build
+	@benches/packages.sh host
 
 kernel: ## the patched guest kernel: vmlinux and bzImage
 	@benches/packages.sh kernel
@@ -121,7 +126,7 @@ packages: ## Debian packages of flatboot, flatboot-bench and the firmware in tar
 	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
 	@vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$(guest-kernel/cloud.sh)")
 
-packages-test: build packages ## lintian on them; then they are installed in a clean Debian 12, where a VM runs
+packages-test: host packages ## lintian on them; then they are installed in a clean Debian 12, where a VM runs
 	lintian --fail-on error,warning target/packages/flatboot*.deb
 	@benches/packages.sh kernel rootfs
 	FLATBOOT_PACKAGES='$(CURDIR)/target/packages' cargo test --quiet --release -p flatboot-bench --test vm -- packages::
@@ -134,64 +139,64 @@ firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEM
 	@benches/packages.sh firmware
 	@firmware/build.sh release
 
-debug: build ## memory that comes and goes, and the kernel's mm selftests, with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan or rt
+debug: host ## memory that comes and goes, and the kernel's mm selftests, with every check on (long): MODES='serial parallel' DEBUG_KERNEL=kasan or rt
 	@benches/packages.sh kernel
 	@kernel="$$(guest-kernel/build.sh '$(DEBUG_KERNEL)')" && FLATBOOT_GUEST_KERNEL="$$kernel" \
 		cargo test --quiet -p flatboot-bench --test vm -- elastic::
 	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' $(MODES)
 
-stress: build ## stress-ng while memory goes offline and comes back (long): MODES='async ondemand' DURATION=600
+stress: host ## stress-ng while memory goes offline and comes back (long): MODES='async ondemand' DURATION=600
 	@benches/packages.sh kernel stress
 	@benches/selftests.sh --kernel '$(DEBUG_KERNEL)' --tests stress --seconds '$(DURATION)' $(MODES)
 
-soak: build ## random VMs that end in random ways, hosts side by side: SECONDS=300; SEED=… begins at a boot that was named
+soak: host ## random VMs that end in random ways, hosts side by side: SECONDS=300; SEED=… begins at a boot that was named
 	@benches/packages.sh kernel
 	@$(WITH_KERNEL) $(BENCH) soak --seconds '$(SECONDS)' $(if $(SEED),--seed '$(SEED)')
 
-repeat: build ## what must be the same each time, TIMES=1000 over: lives of VMs, kills, pauses; 10 times as many resets
+repeat: host ## what must be the same each time, TIMES=1000 over: lives of VMs, kills, pauses; 10 times as many resets
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test api -- life::
 	FLATBOOT_TIMES='$(TIMES)0' cargo test --quiet -p flatboot --test cli -- 'only resets'
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet -p flatboot --test cli -- 'killed at any moment'
 	@benches/packages.sh kernel
 	FLATBOOT_TIMES='$(TIMES)' cargo test --quiet --release -p flatboot-bench --test vm -- api::pauses
 
-fleet-test: build ## sweeps and fleets on a Slurm cluster of three nodes on this machine, nodes lost among them; a fleet of real VMs
+fleet-test: host ## sweeps and fleets on a Slurm cluster of three nodes on this machine, nodes lost among them; a fleet of real VMs
 	@benches/packages.sh kernel slurm
 	cargo test --quiet --release -p flatboot-bench --test fleet
 
-service: build ## Debian with nginx and ssh on a tap for 64 clients, amid malformed packets and floods: SERVE=60 seconds
+service: host ## Debian with nginx and ssh on a tap for 64 clients, amid malformed packets and floods: SERVE=60 seconds
 	@benches/packages.sh kernel rootfs net work
 	FLATBOOT_SECONDS='$(SERVE)' cargo test --quiet --release -p flatboot-bench --test vm -- service::
 
-power: build ## power cuts under writes that are flushed, CUTS=200 (long): nothing that the guest was told is safe may be lost
+power: host ## power cuts under writes that are flushed, CUTS=200 (long): nothing that the guest was told is safe may be lost
 	@benches/packages.sh kernel rootfs
 	FLATBOOT_TIMES='$(CUTS)' cargo test --quiet --release -p flatboot-bench --test vm -- power::
 
-snapshots: build ## CYCLES=500 of save and restore, KILLS=200 of each, RUNS=10 rounds of what is timed of snapshots and clones (long)
+snapshots: host ## CYCLES=500 of save and restore, KILLS=200 of each, RUNS=10 rounds of what is timed of snapshots and clones (long)
 	@benches/packages.sh kernel rootfs
 	FLATBOOT_TIMES='$(CYCLES)' cargo test --quiet --release -p flatboot-bench --test vm -- cycles::nothing
 	FLATBOOT_TIMES='$(KILLS)' cargo test --quiet --release -p flatboot-bench --test vm -- cycles::killed
 	FLATBOOT_TIMES='$(RUNS)' cargo test --quiet --release -p flatboot-bench --test vm -- snapshot_size::
 	FLATBOOT_TIMES='$(RUNS)' cargo test --quiet --release -p flatboot-bench --test vm -- clone::
 
-shell: build ## a shell in the emulated KVM host
+shell: host ## a shell in the emulated KVM host
 	@benches/packages.sh kernel
 	@$(BENCH) host shell
 
-bench: build ## sweep sizes, modes and VMMs, the stock kernel among them (144 boots): target/bench/results.json and report.html
+bench: host ## sweep sizes, modes and VMMs, the stock kernel among them (144 boots): target/bench/results.json and report.html
 	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --mode stock$(comma)parallel$(comma)async$(comma)ondemand --vmm flatboot$(comma)qemu --runs 5)
 
-bench-quick: build ## the same, smaller (24 boots)
+bench-quick: host ## the same, smaller (24 boots)
 	@$(call sweep,--memory 1G$(comma)16G --vmm flatboot --runs 3)
 
-ablation: build ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)
+ablation: host ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)
 	@$(call sweep,--memory 1G$(comma)64G$(comma)256G --without all --vmm flatboot --runs '$(RUNS)')
 
-work: build ## what guests get done, under flatboot and QEMU: network and disk, RUNS=10 (22 boots of 17 workloads)
+work: host ## what guests get done, under flatboot and QEMU: network and disk, RUNS=10 (22 boots of 17 workloads)
 	@benches/packages.sh work
 	@$(call sweep,--work net$(comma)vhost$(comma)disk --memory 1G --vmm flatboot$(comma)qemu --runs '$(RUNS)' --timeout 600)
 
-spec: build ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10; KERNEL=cloud
+spec: host ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10; KERNEL=cloud
 	@benches/packages.sh kernel
 	@$(WITH_KERNEL) FLATBOOT_TIMES='$(RUNS)' $(BENCH) spec --runs '$(RUNS)' $(PROMISES)
 
