@@ -122,7 +122,7 @@ userland: ## the Debian disk with programs that keep a VM at work (fio, iperf3, 
 	@benches/packages.sh rootfs
 	@benches/userland/debian.sh --work
 
-packages: ## Debian packages of flatboot, flatboot-bench and the firmware in target/packages; KERNEL=cloud: its kernel's, too
+packages: toolchain ## Debian packages of flatboot, flatboot-bench and the firmware in target/packages; KERNEL=cloud: its kernel's, too
 	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
 	@vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$(guest-kernel/cloud.sh)")
 
@@ -209,6 +209,9 @@ clean: ## remove what cargo built (the cache stays)
 
 toolchain:
 	@command -v cargo >/dev/null || { echo 'make: no cargo: install a current stable Rust toolchain first' >&2; exit 1; }
+	@wanted="$$(sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml)" found="$$(rustc --version | cut -d ' ' -f 2)" && \
+		printf '%s\n' "$$wanted" "$$found" | sort -VC || { \
+		echo "make: Rust $$found: must be $$wanted or later: install a current stable toolchain" >&2; exit 1; }
 	@command -v cc >/dev/null || benches/packages.sh kernel
 
 deny: toolchain
