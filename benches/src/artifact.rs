@@ -75,7 +75,17 @@ pub fn host_kernel(given: Option<&Path>) -> Result<PathBuf> {
 pub fn kernel(name: &str) -> Result<PathBuf> {
     match env::var_os("FLATBOOT_GUEST_KERNEL") {
         Some(directory) if name == "guest" => Ok(directory.into()),
-        _ => built(BUILD_SCRIPT, &[name.as_ref()]),
+        _ => built(&format!("{name} kernel"), instead(name), BUILD_SCRIPT, &[name.as_ref()]),
+    }
+}
+
+/// What to do where the source tree cannot build the kernel called `name`.
+fn instead(name: &str) -> &'static str {
+    match name {
+        "guest" => "set FLATBOOT_GUEST_KERNEL to a directory that has it, or ",
+        "host" => "set FLATBOOT_HOST_KERNEL to a directory that has it, or ",
+        "stock" => "name it with --stock-kernel, or ",
+        _ => "",
     }
 }
 
@@ -92,14 +102,14 @@ pub fn guest_modules() -> Option<PathBuf> {
 pub fn debian_disk() -> Result<(PathBuf, Option<PathBuf>)> {
     let package = kernel_package();
     let args: Vec<&OsStr> = package.iter().map(|path| path.as_os_str()).collect();
-    let disk = built("benches/userland/debian.sh", &args)?;
+    let disk = built("Debian disk", "", DISK_SCRIPT, &args)?;
     let initramfs = package.map(|_| disk.with_file_name("initrd.img"));
     Ok((disk, initramfs))
 }
 
 /// The root disk with programs that keep a VM at work, built or taken from its cache.
 pub fn work_disk() -> Result<PathBuf> {
-    built("benches/userland/debian.sh", &["--work".as_ref()])
+    built("Debian disk for workloads", "", DISK_SCRIPT, &["--work".as_ref()])
 }
 
 /// The Debian package of the kernel that `FLATBOOT_GUEST_KERNEL` names, if it is one.
@@ -119,7 +129,7 @@ pub fn debian_kernel() -> Result<PathBuf> {
 
 /// The UEFI firmware's image: built, or taken from its cache.
 pub fn firmware() -> Result<PathBuf> {
-    Ok(built("firmware/build.sh", &["release".as_ref()])?.join("FLATBOOT.fd"))
+    Ok(built("UEFI firmware", "", "firmware/build.sh", &["release".as_ref()])?.join("FLATBOOT.fd"))
 }
 
 /// A disk that UEFI firmware boots: the Debian 12 root file system and, as a unified kernel image, the patched kernel.
@@ -128,19 +138,19 @@ pub fn efi_disk() -> Result<PathBuf> {
     let kernel = kernel("guest")?.join("bzImage");
     let parts = [Some(root), Some(kernel), initramfs];
     let args: Vec<&OsStr> = parts.iter().flatten().map(|path| path.as_os_str()).collect();
-    Ok(built("benches/userland/efi-disk.sh", &args)?.join("disk.img"))
+    Ok(built("disk for UEFI firmware", "", "benches/userland/efi-disk.sh", &args)?.join("disk.img"))
 }
 
 /// Debian's own kernel for clouds, unmodified: its compressed image.
 pub fn debian_cloud_kernel() -> Result<PathBuf> {
-    built("benches/userland/debian-cloud-kernel.sh", &[])
+    built("Debian cloud kernel", "", "benches/userland/debian-cloud-kernel.sh", &[])
 }
 
-/// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path.
-fn built(script: &str, args: &[&OsStr]) -> Result<PathBuf> {
-    let tree = source_tree().context(
-        "no host kernel: give --host-kernel DIR or FLATBOOT_HOST_KERNEL, or run this inside the source tree",
-    )?;
+/// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path. Without a
+/// tree the error says that there is no `what`, and what to do `instead`.
+fn built(what: &str, instead: &str, script: &str, args: &[&OsStr]) -> Result<PathBuf> {
+    let tree = source_tree()
+        .with_context(|| format!("no {what}: {instead}run this inside Flatboot's source tree, which builds it"))?;
     let script = tree.join(script);
     let output = process::Command::new(&script).args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{}: cannot run it", script.display()))?;
@@ -150,6 +160,7 @@ fn built(script: &str, args: &[&OsStr]) -> Result<PathBuf> {
 }
 
 const BUILD_SCRIPT: &str = "guest-kernel/build.sh";
+const DISK_SCRIPT: &str = "benches/userland/debian.sh";
 
 /// The source tree around the working directory or around this program, found at run time: a binary that was moved
 /// elsewhere knows no path of the machine that built it.

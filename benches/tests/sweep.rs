@@ -350,3 +350,27 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--out", "plain", "--resume"]), &["plain"]);
     assert_eq!(fs::read(lab.path("plain")).unwrap(), b"");
 }
+
+/// The program as a package installs it, with nothing of the source tree around it.
+#[test]
+fn outside_the_source_tree_what_is_missing_is_named() {
+    let lab = Lab::new(INIT);
+    let program = lab.path("flatboot-bench");
+    fs::copy(env!("CARGO_BIN_EXE_flatboot-bench"), &program).unwrap();
+    let says = |kvm: &str, args: &[&str], words: &str| {
+        let mut command = Command::new(&program);
+        command.args(args).current_dir(lab.directory.path()).env("FLATBOOT", lab.path("vmm")).env("FLATBOOT_KVM", kvm);
+        let output = command.env_remove("FLATBOOT_GUEST_KERNEL").env_remove("FLATBOOT_HOST_KERNEL").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words) && said.contains("run this inside Flatboot's source tree"), "{args:?}: {said}");
+    };
+    says("real", &["run", "--vmm", "qemu=vmm"], "no guest kernel: set FLATBOOT_GUEST_KERNEL");
+    says(
+        "real",
+        &["run", "--vmm", "qemu=vmm", "--kernel", "vmlinux", "--mode", "stock"],
+        "no stock kernel: name it with --stock-kernel",
+    );
+    says("emulated", &["run", "--vmm", "qemu=vmm", "--kernel", "vmlinux"], "no host kernel: set FLATBOOT_HOST_KERNEL");
+    says("real", &["boot"], "no Debian disk: ");
+    says("real", &["boot", "--firmware"], "no UEFI firmware: ");
+}
