@@ -2,6 +2,7 @@
 //! Slurm's own commands. Partition, account, time limit and constraints are those of its variables, such as `SBATCH_PARTITION`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,12 +15,15 @@ pub(super) struct Job {
     pub(super) id: String,
 }
 
-/// Names of the nodes that run jobs, or can.
+/// Names of the nodes that run jobs, or can, of the partition that sbatch takes: sinfo has a variable of its own.
 pub(super) fn nodes_up() -> Result<BTreeSet<String>> {
-    let nodes =
-        output("sinfo", &["--noheader", "--Node", "--format=%N", "--responding", "--states=idle,mixed,allocated"])?;
+    let partition = env::var("SBATCH_PARTITION").ok().map(|name| format!("--partition={name}"));
+    let mut arguments = vec!["--noheader", "--Node", "--format=%N", "--responding", "--states=idle,mixed,allocated"];
+    arguments.extend(partition.as_deref());
+    let nodes = output("sinfo", &arguments)?;
     let nodes: BTreeSet<_> = nodes.split_whitespace().map(str::to_owned).collect();
-    ensure!(!nodes.is_empty(), "--on slurm: no node of the cluster is up: see sinfo");
+    let of = partition.as_deref().unwrap_or("the cluster");
+    ensure!(!nodes.is_empty(), "--on slurm: no node of {of} is up: see sinfo");
     Ok(nodes)
 }
 

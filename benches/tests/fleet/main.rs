@@ -201,6 +201,23 @@ fn a_cluster_that_is_not_there_is_told_of() {
     assert!(!lab.path("results.json.parts").exists());
 }
 
+/// Nodes are counted where sbatch will look for them.
+#[test]
+fn nodes_are_those_of_the_partition() {
+    let lab = Lab::new();
+    let bin = lab.path("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("sinfo"), "#!/bin/sh\necho \"$*\" >&2; exit 1\n").unwrap();
+    fs::set_permissions(bin.join("sinfo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(BENCH);
+    command
+        .args(["run", "--vmm", "qemu=vmm", "--kernel", "vmlinux", "--on", "slurm"])
+        .current_dir(lab.directory.path());
+    let output =
+        command.env("PATH", bin).env("SBATCH_PARTITION", "metal").env("FLATBOOT_KVM", "real").output().unwrap();
+    assert!(said(&output).contains("--states=idle,mixed,allocated --partition=metal"), "{}", said(&output));
+}
+
 #[test]
 fn fleets_are_spread_too() {
     let (lab, cluster) = (Lab::new(), Cluster::start());
