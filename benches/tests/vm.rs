@@ -29,6 +29,7 @@ mod vm {
     pub(crate) mod table;
     pub(crate) mod tables;
     pub(crate) mod timed;
+    pub(crate) mod unit;
     pub(crate) mod vsock;
 }
 

@@ -3,7 +3,7 @@
 //! when they are removed. The VM's kernel and initramfs are the tests' own, since this Debian has none, and its init is asked to
 //! check its memory in place of whoever would type at the prompt.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
@@ -18,25 +18,41 @@ const PACKAGES: &str = "FLATBOOT_PACKAGES";
 /// What systemd says of a unit at the most, from 0 to 10.
 const EXPOSURE: f64 = 2.0;
 
-pub(crate) fn trials() -> [Trial; 1] {
-    [Trial::ignorable_test("packages::installed_in_a_clean_debian", || {
+pub(crate) fn trials() -> [Trial; 2] {
+    [
+        trial("packages::installed_in_a_clean_debian", installed),
+        trial("packages::vms_that_systemd_keeps", super::unit::keeps_vms),
+    ]
+}
+
+fn trial(name: &str, test: fn(&Lab, &Path) -> Result<(), Failed>) -> Trial {
+    Trial::ignorable_test(name, move || {
         let Some(packages) = env::var_os(PACKAGES) else {
             return Ok(Completion::ignored_with("make packages-test runs it: it needs packages"));
         };
-        installed(Lab::get()?, Path::new(&packages)).map(|()| Completion::Completed)
-    })]
+        test(Lab::get()?, Path::new(&packages)).map(|()| Completion::Completed)
+    })
 }
 
-/// A copy of the root disk's files is entered in the host that has KVM. One file in /run is what systemd-analyze leaves.
-fn installed(lab: &Lab, packages: &Path) -> Result<(), Failed> {
-    let (disk, _) = artifact::debian_disk()?;
+/// A directory with the root disk's files.
+pub(crate) fn clean_debian(lab: &Lab) -> Result<PathBuf, Failed> {
     let root = lab.path("debian");
+    if root.exists() {
+        return Ok(root);
+    }
+    let (disk, _) = artifact::debian_disk()?;
     fs::create_dir(&root)?;
     let dumped =
         Command::new("/usr/sbin/debugfs").args(["-R", &format!("rdump / {}", root.display())]).arg(&disk).output()?;
     require(dumped.status.success() && root.join("usr").exists(), || {
         format!("{}: {}", disk.display(), String::from_utf8_lossy(&dumped.stderr))
     })?;
+    Ok(root)
+}
+
+/// A copy of them is entered in the host that has KVM. One file in /run is what systemd-analyze leaves.
+fn installed(lab: &Lab, packages: &Path) -> Result<(), Failed> {
+    let root = clean_debian(lab)?;
     let script = format!(
         r#"
 set -e
