@@ -126,7 +126,7 @@ packages: toolchain ## Debian packages of flatboot, flatboot-bench and the firmw
 	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
 	@vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$(guest-kernel/cloud.sh)")
 
-packages-test: host packages ## lintian on them; then they are installed in a clean Debian 12, where a VM runs
+packages-test: host packages ## lintian on them; then they are installed in a clean Debian 12, where VMs run, by hand and under systemd
 	lintian --fail-on error,warning target/packages/flatboot*.deb
 	@benches/packages.sh kernel rootfs
 	FLATBOOT_PACKAGES='$(CURDIR)/target/packages' cargo test --quiet --release -p flatboot-bench --test vm -- packages::
