@@ -57,8 +57,10 @@ pub(super) fn save(vcpu: &VcpuFd, msrs: &[u32]) -> Result<VcpuState, StateError>
         xsave: Box::new(vcpu.get_xsave().map_err(ioctl("KVM_GET_XSAVE"))?),
         xcrs: vcpu.get_xcrs().map_err(ioctl("KVM_GET_XCRS"))?,
         debug_regs: vcpu.get_debug_regs().map_err(ioctl("KVM_GET_DEBUGREGS"))?,
-        lapic: vcpu.get_lapic().map_err(ioctl("KVM_GET_LAPIC"))?,
+        // The timer may go off in between: KVM then takes its deadline away and has its interrupt wait in the local APIC. In this
+        // order it is in one of both, or in both; in the other one it would be lost, and maybe all that the guest waits for.
         msrs: get_msrs(vcpu, msrs)?,
+        lapic: vcpu.get_lapic().map_err(ioctl("KVM_GET_LAPIC"))?,
         // Last: what is asked for above may be what raises one.
         events: vcpu.get_vcpu_events().map_err(ioctl("KVM_GET_VCPU_EVENTS"))?,
     })
