@@ -280,10 +280,11 @@ impl Vm {
     }
 }
 
-/// What processor the guest finds: the CPUID table that KVM supports, or the one that was saved, and whether it has the TSC deadline
-/// timer.
+/// What processor the guest finds: the CPUID table that KVM supports, as far as it can be saved, or the one that was; and whether it
+/// has the TSC deadline timer.
 fn processor(kvm: &Kvm, saved: Option<&MachineState>) -> Result<(CpuId, bool), VmError> {
     let here = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
+    let here = cpuid::without_unsaved(here);
     let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
     let Some(saved) = saved else { return Ok((here, tsc_deadline)) };
     model::check(&saved.cpuid, here.as_slice())?;

@@ -12,6 +12,7 @@ use super::topology::CpuTopology;
 const LEAF_VENDOR: u32 = 0x0;
 const LEAF_FEATURES: u32 = 0x1;
 const LEAF_CACHE: u32 = 0x4;
+const LEAF_MORE_FEATURES: u32 = 0x7;
 const LEAF_TOPOLOGY: u32 = 0xb;
 const LEAF_TOPOLOGY_V2: u32 = 0x1f;
 const LEAF_KVM_TIMING: u32 = 0x4000_0010;
@@ -28,6 +29,8 @@ const ECX_VMX: u32 = 1 << 5;
 const ECX_X2APIC: u32 = 1 << 21;
 const ECX_TSC_DEADLINE: u32 = 1 << 24;
 const ECX_HYPERVISOR: u32 = 1 << 31;
+/// Shadow stacks.
+const ECX_SHSTK: u32 = 1 << 7;
 /// `KVM_FEATURE_MSI_EXT_DEST_ID`: interrupts from devices can have destinations of 15 bits.
 const EAX_EXTENDED_DESTINATIONS: u32 = 1 << 15;
 const EDX_HTT: u32 = 1 << 28;
@@ -62,6 +65,18 @@ impl Basis {
     fn is_multi(self) -> bool {
         self.cpus.threads_per_package() > 1
     }
+}
+
+/// The table that KVM supports, without what a snapshot would not have. The pointer to a shadow stack is none of KVM's model-specific
+/// registers, nor in what XSAVE saves: KVM gives it away by `KVM_GET_ONE_REG` alone. All of the rest of CET is in the former, so
+/// indirect branch tracking stays.
+#[must_use]
+pub fn without_unsaved(mut supported: CpuId) -> CpuId {
+    let mut entries = supported.as_mut_slice().iter_mut();
+    if let Some(features) = entries.find(|entry| (entry.function, entry.index) == (LEAF_MORE_FEATURES, 0)) {
+        features.ecx &= !ECX_SHSTK;
+    }
+    supported
 }
 
 /// The table for vCPU `index`, from the one that KVM supports.

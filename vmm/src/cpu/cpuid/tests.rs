@@ -200,3 +200,12 @@ fn timer_bits_follow_the_host() {
     assert_eq!(get(&with(true, Some(7)), LEAF_KVM_TIMING, 0).eax, 7);
     assert_eq!(get(&with(true, Some(7)), LEAF_KVM_SIGNATURE, 0).eax, LEAF_KVM_TIMING);
 }
+
+#[test]
+fn what_would_not_be_saved_is_not_there() {
+    let words = [2, 0x219c_07ab, 0x1a40_5fe6, 0xbfd1_4410];
+    let host = [leaf(LEAF_MORE_FEATURES, 0, words), leaf(LEAF_MORE_FEATURES, 1, words)];
+    let table = without_unsaved(CpuId::from_entries(&host).unwrap());
+    let [eax, ebx, _, edx] = words;
+    assert_eq!(table.as_slice(), [leaf(LEAF_MORE_FEATURES, 0, [eax, ebx, 0x1a40_5f66, edx]), host[1]]);
+}
