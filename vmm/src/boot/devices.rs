@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices of the VM, on their buses and with their interrupt lines.
 
+use std::fs::File;
 use std::mem;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -79,6 +80,8 @@ pub struct Handles {
     pub sockets: Vec<Bound>,
     /// The disks that can get another size, by what they are called.
     pub disks: Vec<(String, Arc<Resizer>)>,
+    /// The files of the disks that the guest may write to, by their paths.
+    pub written: Arc<[(String, File)]>,
     /// Presses the power button.
     pub power_button: EventFd,
     /// Says that the VM generation ID is another one.
@@ -114,7 +117,7 @@ impl Devices {
         if firmware {
             firmware_power(&mut mmio)?;
         }
-        let Virtio { devices, mut counters, disks: names, sockets, pty, console, typed, balloon } =
+        let Virtio { devices, mut counters, disks: names, written, sockets, pty, console, typed, balloon } =
             Virtio::build(config, memory)?;
         // One of the two has it.
         let typed = typed.map_or_else(|| mem::take(&mut serial.typed), Typed::Console);
@@ -132,9 +135,18 @@ impl Devices {
         let (held, provider) = insert_held(vm, memory, config.memory.thp, &mut mmio)?.unzip();
         counters.extend(held.iter().map(|held| ("_memory".to_owned(), Arc::clone(held) as Arc<dyn DeviceCounters>)));
         let (power_button, generation) = (line(vm, layout::GSI_POWER_BUTTON)?, line(vm, layout::GSI_GENERATION)?);
-        let running = Workers::default();
-        let handles =
-            Handles { workers: running, terminal: None, sockets, disks, power_button, generation, pty, balloon, held };
+        let handles = Handles {
+            workers: Workers::default(),
+            terminal: None,
+            sockets,
+            disks,
+            written: written.into(),
+            power_button,
+            generation,
+            pty,
+            balloon,
+            held,
+        };
         let backends = Backends { workers, provider, serial, typed, console, handles };
         Ok(Self { buses: Buses { ports, mmio }, virtio: virtio_devices, counters, backends })
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The virtio devices of a VM, in the order of their slots.
 
+use std::fs::File;
 use std::io::{self, PipeWriter};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::wiring::{DevicesError, host};
 use crate::config::{
-    BalloonConfig, ConsoleConfig, DiskConfig, MachineConfig, NetConfig, NetEnd, OutputFile, RateConfig, RngConfig,
-    VsockConfig,
+    BalloonConfig, ConsoleConfig, DiskConfig, DiskFiles, MachineConfig, NetConfig, NetEnd, OutputFile, RateConfig,
+    RngConfig, VsockConfig,
 };
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::console::socket::Socket;
@@ -31,6 +32,8 @@ pub(super) struct Virtio {
     pub(super) counters: Vec<Named>,
     /// What the disks are called, which are the first of them.
     pub(super) disks: Vec<String>,
+    /// The files of those that the guest may write to, with their paths.
+    pub(super) written: Vec<(String, File)>,
     /// What some of them are reached by.
     pub(super) sockets: Vec<Bound>,
     pub(super) pty: Option<PathBuf>,
@@ -85,9 +88,10 @@ impl Virtio {
             counters: Arc::clone(&counters),
             ..Settings::default()
         };
-        let (file, locked) = disk.into_files();
+        let DiskFiles { bytes, locked, synced } = disk.into_files();
         settings.lock = Some(locked);
-        let block = Block::new(file, settings).map_err(|source| DevicesError::Disk { index, path, source })?;
+        self.written.extend(synced.map(|file| (path.clone(), file)));
+        let block = Block::new(bytes, settings).map_err(|source| DevicesError::Disk { index, path, source })?;
         self.devices.push(Box::new(block));
         self.disks.push(id.clone());
         self.counters.push((id, counters));

@@ -80,13 +80,23 @@ pub struct DiskOption {
     rate_limiter_config: Option<RateConfig>,
 }
 
+/// A disk's file, opened for each of its uses.
+#[derive(Debug)]
+pub struct DiskFiles {
+    /// For its bytes.
+    pub bytes: File,
+    /// For the lock. That ends with it, and not when a ring of the kernel's gives up the file.
+    pub locked: File,
+    /// For whoever makes safe what was written, if anything can be: the kernel tells each open file once that bytes are lost, and the
+    /// guest is to hear it, too.
+    pub synced: Option<File>,
+}
+
 /// A raw disk: a regular file or block device of whole sectors, not empty, open.
 #[derive(Debug)]
 pub struct DiskConfig {
     path: PathBuf,
-    file: File,
-    /// The same file, opened once more for the lock. That ends with it, and not when a ring of the kernel's gives up `file`.
-    locked: File,
+    files: DiskFiles,
     length: u64,
     readonly: bool,
     direct: Option<Alignment>,
@@ -183,10 +193,9 @@ impl DiskOption {
         let Self { path, readonly, sparse, serial, id, num_queues, queue_size, .. } = self;
         let (io_uring, limits) = (!self.disable_io_uring, self.rate_limiter_config);
         match opened {
-            Ok((file, locked, length, direct)) => Ok(DiskConfig {
+            Ok((files, length, direct)) => Ok(DiskConfig {
                 path,
-                file,
-                locked,
+                files,
                 length,
                 readonly,
                 direct,
@@ -202,18 +211,17 @@ impl DiskOption {
         }
     }
 
-    /// The file, once for its bytes and once to be locked, its length, and, if nothing is to go by the page cache, what it wants
-    /// for that.
-    fn open_file(&self) -> Result<(File, File, u64, Option<Alignment>), FileFault> {
+    /// The file, its length, and, if nothing is to go by the page cache, what it wants for that.
+    fn open_file(&self) -> Result<(DiskFiles, u64, Option<Alignment>), FileFault> {
         // Opening a pipe would wait for its other end, so look first.
         let file_type = self.path.metadata().map_err(FileFault::reading)?.file_type();
         if !file_type.is_file() && !file_type.is_block_device() {
             return Err(FileFault::Kind { found: kind(file_type), must: "a regular file or a block device" });
         }
         // Readable first: a file that is neither must not be answered with "use readonly=on".
-        let file = File::open(&self.path).map_err(FileFault::reading)?;
+        let readable = File::open(&self.path).map_err(FileFault::reading)?;
         if self.image_type != ImageType::Raw
-            && let Some(format) = image::format(&file).map_err(FileFault::Io)?
+            && let Some(format) = image::format(&readable).map_err(FileFault::Io)?
         {
             return Err(FileFault::Image { format });
         }
@@ -223,21 +231,25 @@ impl DiskOption {
         if self.direct {
             options.custom_flags(libc::O_DIRECT);
         }
-        let mut file = options.open(&self.path).map_err(directly)?;
-        if identity(&file).map_err(FileFault::Io)? != identity(&locked).map_err(FileFault::Io)? {
+        let mut bytes = options.open(&self.path).map_err(directly)?;
+        let [one, two, three] = [&bytes, &locked, &readable].map(|file| identity(file).map_err(FileFault::Io));
+        let one = one?;
+        if one != two? || one != three? {
             return Err(FileFault::Replaced);
         }
         // Metadata knows no length of a block device.
-        let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end)).map_err(FileFault::Io)?;
+        let length =
+            bytes.seek(SeekFrom::End(0)).and_then(|end| bytes.rewind().map(|()| end)).map_err(FileFault::Io)?;
         if length == 0 {
             return Err(FileFault::Empty);
         }
-        let direct = self.direct.then(|| Alignment::of(&file)).transpose().map_err(directly)?;
+        let direct = self.direct.then(|| Alignment::of(&bytes)).transpose().map_err(directly)?;
         let multiple = direct.map_or(SECTOR_SIZE, |alignment| alignment.offset.into());
         if !length.is_multiple_of(multiple) {
             return Err(FileFault::Length { length, multiple });
         }
-        Ok((file, locked, length, direct))
+        let synced = Some(readable).filter(|_| !self.readonly);
+        Ok((DiskFiles { bytes, locked, synced }, length, direct))
     }
 }
 
@@ -276,7 +288,7 @@ impl DiskConfig {
     /// The open file.
     #[must_use]
     pub const fn file(&self) -> &File {
-        &self.file
+        &self.files.bytes
     }
 
     /// How much it may do in a time.
@@ -285,10 +297,10 @@ impl DiskConfig {
         self.limits
     }
 
-    /// Gives up the configuration for the open file, and what locks it as long as it is open.
+    /// Gives up the configuration for the open file.
     #[must_use]
-    pub fn into_files(self) -> (File, File) {
-        (self.file, self.locked)
+    pub fn into_files(self) -> DiskFiles {
+        self.files
     }
 
     /// Bytes in it: a multiple of [`SECTOR_SIZE`], not 0.
@@ -306,7 +318,7 @@ impl DiskConfig {
     /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers. `index` others come
     /// before it.
     pub(super) fn lock(&self, index: usize) -> Result<(), ConfigError> {
-        let fault = match lock(&self.locked, !self.readonly) {
+        let fault = match lock(&self.files.locked, !self.readonly) {
             Ok(Lock::Held) => return Ok(()),
             Ok(Lock::None) => {
                 let path = self.path.display();

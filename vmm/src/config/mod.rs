@@ -46,7 +46,7 @@ use std::time::Duration;
 pub use balloon::BalloonConfig;
 pub use cmdline::{Cmdline, CmdlineError, KernelConsole};
 pub use console::ConsoleConfig;
-pub use disk::{DiskConfig, DiskOption, PATH as DISK_PATH};
+pub use disk::{DiskConfig, DiskFiles, DiskOption, PATH as DISK_PATH};
 pub use error::{ConfigError, ReadError};
 pub use field::FieldError;
 pub use file::{FileError, FileFault, InputFile};

@@ -194,6 +194,14 @@ pub enum SnapshotError {
         /// Why.
         source: DirectoryError,
     },
+    /// What the guest has written to a disk.
+    #[error("disk {path}: what the guest has written to it cannot be made safe")]
+    Disk {
+        /// Its file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The content of memory.
     #[error("the snapshot's memory")]
     Image(#[from] ImageError),

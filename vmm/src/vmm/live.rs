@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A VM whose vCPUs run, or rest.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,6 +139,11 @@ impl Live {
     /// Its memory.
     pub(super) fn memory(&self) -> &GuestMemory {
         &self.vm.shared.memory
+    }
+
+    /// The files of the disks that its guest may write to, by their paths.
+    pub(super) fn written(&self) -> Arc<[(String, File)]> {
+        Arc::clone(&self.vm.devices.written)
     }
 
     /// Where it is in its life.

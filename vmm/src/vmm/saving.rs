@@ -54,7 +54,7 @@ impl Vmm {
         };
         config.check_savable().map_err(SnapshotError::Config)?;
         let (machine, devices) = live.save().map_err(SnapshotError::Save)?;
-        let memory = live.memory().clone();
+        let (memory, disks) = (live.memory().clone(), live.written());
         let pieces = memory.iter().map(|region| (region.start_addr().raw_value(), region.there()));
         // Of held memory there may be none.
         let pieces = pieces.filter(|(_, length)| *length > 0).collect();
@@ -62,6 +62,6 @@ impl Vmm {
         let destination = Unfinished::begin(path);
         let destination = destination.map_err(|source| SnapshotError::Directory { path: path.to_owned(), source })?;
         let whole = Whole { id, config: config.clone(), memory: pieces, machine, devices };
-        Ok(Content { destination, whole, memory })
+        Ok(Content { destination, whole, memory, disks })
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A snapshot that is being written, by a thread of its own: whoever owns the VM goes on hearing what is asked and what ends.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,6 +40,8 @@ pub(super) struct Content {
     pub(super) destination: Unfinished,
     pub(super) whole: Whole<VmConfig>,
     pub(super) memory: GuestMemory,
+    /// The files of the disks that the guest may write to, by their paths.
+    pub(super) disks: Arc<[(String, File)]>,
 }
 
 impl Writing {
@@ -70,7 +73,7 @@ impl Writing {
 /// Starts the thread.
 fn start(
     snapshot: u64,
-    Content { destination, whole, memory }: Content,
+    Content { destination, whole, memory, disks }: Content,
     caller: Caller,
     jail: &Jail,
 ) -> Result<(Cancelled, Unfinished), SnapshotError> {
@@ -86,16 +89,23 @@ fn start(
         if begin().is_none() {
             return;
         }
-        let image = image::write(&memory, &pagemap, &content, whole.id, &is_cancelled);
-        let image = image.and_then(|()| Ok(content.sync_all()?)).map_err(SnapshotError::Image);
+        let image = || image::write(&memory, &pagemap, &content, whole.id, &is_cancelled);
+        let image = || image().and_then(|()| Ok(content.sync_all()?)).map_err(SnapshotError::Image);
         // Last, and after it nothing but a name: whoever finds it finds all.
         let state = || state::write(&whole, &state).and_then(|()| state.sync_all()).map_err(SnapshotError::State);
-        end.result = image.and_then(|()| state());
+        end.result = make_safe(&disks).and_then(|()| image()).and_then(|()| state());
     };
     let thread = thread::Builder::new().name("snapshot".to_owned()).stack_size(STACK).spawn(work);
     thread.map_err(SnapshotError::Begin)?;
     inside.wait()?;
     Ok((cancelled, destination))
+}
+
+/// What the guest has written to `disks` is as safe as the snapshot: its memory takes as written what waits in the host's page cache,
+/// and only the guest of today would ask for it to be made safe. Nothing of it is in flight, as the VM rests.
+fn make_safe(disks: &[(String, File)]) -> Result<(), SnapshotError> {
+    let disk = |path: &String, source| SnapshotError::Disk { path: path.clone(), source };
+    disks.iter().try_for_each(|(path, file)| file.sync_data().map_err(|source| disk(path, source)))
 }
 
 impl Drop for Cancelled {
@@ -115,5 +125,21 @@ impl Drop for End {
     fn drop(&mut self) {
         let result = std::mem::replace(&mut self.result, Err(SnapshotError::Lost));
         self.caller.written(self.snapshot, result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_not_safe_is_named() {
+        let disk = |path: &str, file| (path.to_owned(), file);
+        let safe = || disk("a", tempfile::tempfile().unwrap());
+        // What cannot be synced.
+        let unsafe_one = disk("b", File::open("/dev/null").unwrap());
+        assert!(make_safe(&[safe(), safe()]).is_ok());
+        let line = chain(&make_safe(&[safe(), unsafe_one]).unwrap_err());
+        assert!(line.starts_with("disk b: what the guest has written to it cannot be made safe: "), "{line}");
     }
 }
