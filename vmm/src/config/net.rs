@@ -229,6 +229,11 @@ impl NetOption {
         Ok(self)
     }
 
+    /// Whether its other end is a descriptor, which is one of the process that has read this alone.
+    pub(super) const fn is_descriptor(&self) -> bool {
+        self.fds.is_some()
+    }
+
     /// Whether its fields have values that they can have.
     pub(super) fn check(&self) -> Result<(), FieldError> {
         self.check_fields()?;

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::field::FieldError;
+use super::net::{self, NetOption};
 use super::numa;
 use super::vm::VmConfig;
 use crate::field::Field;
@@ -23,6 +24,8 @@ pub const RENEWABLE: [&str; 11] = [
     "shutdown_timeout",
 ];
 
+/// The interfaces.
+const NET: &str = "net";
 const MEMORY: Field = Field::section("memory");
 const FIRMWARE: Field = Field::of("payload", "firmware");
 /// What a guest knows a network interface by.
@@ -51,6 +54,12 @@ impl VmConfig {
         let Ok(Value::Object(mut config)) = serde_json::to_value(self) else {
             return Err("has a path that is not UTF-8: must be UTF-8".to_owned());
         };
+        // Of that number this process may have another one, and even a tap.
+        let descriptor = self.net.iter().position(NetOption::is_descriptor).filter(|_| !sections.contains_key(NET));
+        if let Some(index) = descriptor {
+            let fds = net::OPTION.at(index).member("fds");
+            return Err(format!("{fds}: was a descriptor of another process: must be given again"));
+        }
         // What was written at its first start is not overwritten.
         config.remove("timeline");
         for (name, mut section) in sections {
@@ -108,10 +117,14 @@ mod tests {
     use crate::config::{RawConfig, ShapeArgs};
 
     fn saved() -> VmConfig {
+        saved_with(&["tap=vm0,mac=52:54:00:12:34:56"])
+    }
+
+    fn saved_with(nets: &[&str]) -> VmConfig {
         let raw = RawConfig {
             kernel: Some("k".into()),
             disks: vec!["path=a,readonly=on,id=root".to_owned(), "path=b".to_owned()],
-            nets: vec!["tap=vm0,mac=52:54:00:12:34:56".to_owned()],
+            nets: nets.iter().map(|net| (*net).to_owned()).collect(),
             ..RawConfig::default()
         };
         let mut vm = VmConfig::try_from(raw).unwrap();
@@ -144,6 +157,18 @@ mod tests {
         assert_eq!((text("/net/0/tap"), text("/net/0/mac")), ("vm1".to_owned(), "52:54:00:12:34:56".to_owned()));
         assert_eq!(text("/serial/file"), "other");
         assert_eq!(json["memory"], was["memory"]);
+    }
+
+    #[test]
+    fn a_descriptor_is_that_of_another_process() {
+        let vm = saved_with(&["tap=vm0", "fd=9,mac=52:54:00:12:34:56"]);
+        let expected = "net[1].fds: was a descriptor of another process: must be given again";
+        assert_eq!(vm.renewed(Map::new()).unwrap_err(), expected);
+        let Value::Object(disks) = json!({"disks": [{"path": "c"}, {"path": "d"}]}) else { panic!("no object") };
+        assert_eq!(vm.renewed(disks).unwrap_err(), expected);
+        let Value::Object(net) = json!({"net": [{"tap": "vm0"}, {"fds": [7]}]}) else { panic!("no object") };
+        let json: Value = serde_json::from_str(&vm.renewed(net).unwrap().to_json().unwrap()).unwrap();
+        assert_eq!((&json["net"][1]["fds"], &json["net"][1]["mac"]), (&json!([7]), &json!("52:54:00:12:34:56")));
     }
 
     #[test]
