@@ -54,8 +54,14 @@ pub trait BusDevice: Send {
 
 /// Why a device cannot be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is being reset by its driver, which takes long: must be over")]
-pub struct Unsaved;
+pub enum Unsaved {
+    /// It waits for its last requests.
+    #[error("is being reset by its driver, which takes long: must be over")]
+    Resetting,
+    /// Who serves it outside of this process does not.
+    #[error("the host's kernel does not say how far it is with it: must say so, or be without it by vhost=off")]
+    Untold,
+}
 
 /// What a device at an address of a bus cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -219,9 +219,9 @@ pub trait VirtioDevice: Send {
     /// The VM goes on.
     fn resume(&mut self) {}
 
-    /// During a pause, and once at construction: what it keeps besides features, queues and configuration space.
-    fn save(&mut self) -> LaneState {
-        LaneState::Nothing
+    /// During a pause, and once at construction: what it keeps besides features, queues and configuration space, if that can be said.
+    fn save(&mut self) -> Option<LaneState> {
+        Some(LaneState::Nothing)
     }
 
     /// It goes on from what was saved of one like it, of the same kind as it saves; a value that it cannot have is as if it were none.

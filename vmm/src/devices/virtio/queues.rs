@@ -111,8 +111,10 @@ struct State {
     reset: bool,
     activation: Option<u64>,
     restoration: Option<LaneState>,
-    /// What the device keeps, as it was when it paused last.
+    /// What the device keeps, as it was when it paused last,
     kept: LaneState,
+    /// unless it could not say so then.
+    untold: bool,
 }
 
 impl Queues {
@@ -194,6 +196,11 @@ impl Queues {
     /// What the device keeps besides.
     pub(super) fn kept(&self) -> LaneState {
         lock(&self.state).kept.clone()
+    }
+
+    /// Whether it has said so as it paused last.
+    pub(super) fn is_told(&self) -> bool {
+        !lock(&self.state).untold
     }
 
     /// The driver was ready, with `features`, and the device as far as `positions` say, by queue; it is told that by `kept`, too.
@@ -349,7 +356,9 @@ impl Queues {
             self.tell(device);
         }
         let kept = device.save();
-        lock(&self.state).kept = kept;
+        let mut state = lock(&self.state);
+        state.untold = kept.is_none();
+        state.kept = kept.unwrap_or_else(|| std::mem::take(&mut state.kept));
     }
 
     /// Tells `device` what the driver has done since the last time: once what it did for the driver before is over.

@@ -162,9 +162,9 @@ impl VirtioDevice for Console {
         0
     }
 
-    fn save(&mut self) -> LaneState {
+    fn save(&mut self) -> Option<LaneState> {
         let typed = self.typed.get(self.start..self.end).unwrap_or_default().to_vec();
-        LaneState::Console { typed, written: self.written.clone() }
+        Some(LaneState::Console { typed, written: self.written.clone() })
     }
 
     fn restore(&mut self, state: LaneState) {

@@ -430,8 +430,8 @@ impl VirtioDevice for Net {
     }
 
     /// A frame that is on its way is lost, as frames are.
-    fn save(&mut self) -> LaneState {
-        LaneState::Net { pairs: self.shared.pairs.used(self.driver) }
+    fn save(&mut self) -> Option<LaneState> {
+        Some(LaneState::Net { pairs: self.shared.pairs.used(self.driver) })
     }
 
     fn restore(&mut self, state: LaneState) {

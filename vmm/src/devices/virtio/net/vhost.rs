@@ -112,6 +112,8 @@ struct Pair {
     used: bool,
     /// and the VM does not pause. Only then the kernel has what is taken.
     runs: bool,
+    /// The kernel has kept a queue that was to come back as the VM paused.
+    stuck: bool,
 }
 
 /// A pair, as whoever hears how many are used has it.
@@ -178,7 +180,7 @@ impl Pair {
         kernel.set_mem_table(&regions.collect::<Vec<_>>()).map_err(host)?;
         let fault = || EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC);
         let (place, faults) = (tap.switch(), [fault()?, fault()?]);
-        Ok(Self { kernel, tap, place, faults, taken: [false; QUEUES], used: true, runs: true })
+        Ok(Self { kernel, tap, place, faults, taken: [false; QUEUES], used: true, runs: true, stuck: false })
     }
 
     fn connect(&self, doorbells: &[EventFd], interrupt: &EventFd) -> Result<(), vhost::Error> {
@@ -211,11 +213,12 @@ impl Pair {
         self.kernel.set_backend(queue, Some(self.tap.file()))
     }
 
-    /// The kernel waits for its thread before it says that this is done.
-    fn detach(&self, queue: usize) {
-        if let Err(error) = self.kernel.set_backend(queue, None) {
+    /// The kernel waits for its thread before it says that this is done. Whether it is.
+    fn detach(&self, queue: usize) -> bool {
+        let done = self.kernel.set_backend(queue, None).inspect_err(|error| {
             tracing::error!(%error, queue, "vhost-net does not give a queue back");
-        }
+        });
+        done.is_ok()
     }
 
     /// The queues that are taken.
@@ -225,11 +228,12 @@ impl Pair {
 
     /// All of them are the kernel's, or none is.
     fn attach_all(&self) -> Result<(), vhost::Error> {
-        self.taken().try_for_each(|queue| self.attach(queue)).inspect_err(|_| self.detach_all())
+        self.taken().try_for_each(|queue| self.attach(queue)).inspect_err(|_| _ = self.detach_all())
     }
 
-    fn detach_all(&self) {
-        self.taken().for_each(|queue| self.detach(queue));
+    /// Whether none is the kernel's any more.
+    fn detach_all(&self) -> bool {
+        self.taken().filter(|queue| !self.detach(*queue)).count() == 0
     }
 
     /// Queue `queue` is the kernel's, as long as the pair is used and the VM runs.
@@ -278,7 +282,7 @@ impl Pair {
 
     fn pause(&mut self) {
         self.runs = false;
-        self.detach_all();
+        self.stuck = !self.detach_all();
     }
 
     fn resume(&mut self) {
@@ -292,15 +296,16 @@ impl Pair {
         }
     }
 
-    /// By queue, where the kernel goes on, while it has none of them.
-    fn bases(&self) -> [u16; QUEUES] {
-        [0, 1].map(|queue| {
+    /// By queue, where the kernel goes on; nothing if it has one of them still, or does not say so.
+    fn bases(&self) -> Option<[u16; QUEUES]> {
+        let base = |queue| {
             let base = self.kernel.get_vring_base(queue).inspect_err(|error| {
                 tracing::warn!(%error, queue, "vhost-net does not say how far it is");
             });
             // A place in a ring has 16 bits.
-            low16(base.unwrap_or(0).into())
-        })
+            base.ok().map(|base| low16(base.into()))
+        };
+        if self.stuck { None } else { Some([base(0)?, base(1)?]) }
     }
 
     fn drop_faults(&self) -> bool {
@@ -425,9 +430,9 @@ impl VirtioDevice for Vhost {
         self.pairs.iter().for_each(|pair| lock(pair).resume());
     }
 
-    fn save(&mut self) -> LaneState {
-        let available = self.pairs.iter().flat_map(|pair| lock(pair).bases()).collect();
-        LaneState::Vhost { available, pairs: self.number.used(self.space.driver()) }
+    fn save(&mut self) -> Option<LaneState> {
+        let bases: Option<Vec<_>> = self.pairs.iter().map(|pair| lock(pair).bases()).collect();
+        Some(LaneState::Vhost { available: bases?.into_flattened(), pairs: self.number.used(self.space.driver()) })
     }
 
     fn restore(&mut self, state: LaneState) {

@@ -11,10 +11,11 @@ use vm_memory::{Address, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
-use crate::devices::bus::lock;
+use crate::devices::bus::{BusDevice, Unsaved, lock};
 use crate::devices::virtio::outside::{Outside, Ring};
 use crate::devices::virtio::{Lane, Ready, Request, Source, VirtioDevice, VirtioMmio};
 use crate::memory::GuestMemory;
+use crate::state::{DeviceState, LaneState};
 
 /// What has come to the one who serves.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ struct Seen {
     refuses: bool,
     /// How long it takes to give a queue back.
     slow: Duration,
+    /// It does not say how far it is.
+    silent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +89,10 @@ impl VirtioDevice for Served {
 
     fn handle(&mut self, _queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
         panic!("nobody here serves a queue");
+    }
+
+    fn save(&mut self) -> Option<LaneState> {
+        (!lock(&self.seen).silent).then_some(LaneState::Vhost { available: vec![7, 9], pairs: 1 })
     }
 
     fn reset(&mut self) {
@@ -183,6 +190,23 @@ fn queues_are_handed_over_and_back() {
     assert_eq!((steps(&seen), driver.get(0x44)), (vec![Step::GaveBack(0)], 0));
     driver.set(0x70, 0);
     wait(|| lock(&seen).steps == [Step::Reset]);
+}
+
+/// Another VM would begin with the ring anew, and the driver would wait for ever.
+#[test]
+fn who_does_not_say_how_far_it_is_is_not_saved() {
+    let paused = |silent| {
+        let (device, seen, _fault) = served();
+        let mut driver = Driver::running(device, 0);
+        let running = driver.start_worker();
+        lock(&seen).silent = silent;
+        running.ask_to_pause();
+        running.await_pause(Duration::from_secs(20)).unwrap();
+        driver.transport.save()
+    };
+    assert_eq!(paused(true), Err(Unsaved::Untold));
+    let Ok(Some(DeviceState::Virtio(state))) = paused(false) else { panic!("it says so") };
+    assert_eq!(state.queues[0].position.map(|position| position.available), Some(7));
 }
 
 /// A queue that is served here, of a device whose others are not.

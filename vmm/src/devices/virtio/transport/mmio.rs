@@ -119,7 +119,7 @@ impl VirtioMmio {
                 }
                 None => (None, Arc::clone(&notify)),
             };
-            let (interrupt, kept) = (Arc::clone(&interrupt), device.save());
+            let (interrupt, kept) = (Arc::clone(&interrupt), device.save().unwrap_or_default());
             let shared = Arc::new(Queues::new(own, memory.clone(), interrupt, outside, kept));
             workers.push(VirtioWorker::new(device, Arc::clone(&shared), heard)?);
             driven.push(shared);
@@ -441,7 +441,10 @@ impl BusDevice for VirtioMmio {
     fn save(&mut self) -> Result<Option<DeviceState>, Unsaved> {
         self.finish_reset();
         if self.resetting {
-            return Err(Unsaved);
+            return Err(Unsaved::Resetting);
+        }
+        if !self.driven.iter().all(|lane| lane.is_told()) {
+            return Err(Unsaved::Untold);
         }
         let position = |index| self.driven.iter().find_map(|lane| lane.position(index));
         let queues = self.queues.iter().enumerate().map(|(index, queue)| queue.save(position(index)));
