@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! virtio balloon device (virtio 1.2, section 5.5): memory that the guest gives up because it is asked to, or as soon as it is free.
 //!
-//! Whatever the guest gives up reads as zero afterwards, and takes room in the host again when it is written. So a guest can name
-//! any memory of its own here, used or not: it loses what was there, and nobody else does.
+//! Whatever the guest gives up reads as zero afterwards, or, in a VM that was restored, as the snapshot has it; it takes room in the
+//! host again when it is written. So a guest can name any memory of its own here, used or not: it loses what was there, and nobody
+//! else does. Drivers take nothing there for zero: they are not offered `VIRTIO_BALLOON_F_PAGE_POISON`, by which they could say so.
 
 use std::sync::Arc;
 
