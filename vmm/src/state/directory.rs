@@ -4,6 +4,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,8 @@ use rustix::process::geteuid;
 
 const STATE: &str = "state";
 const MEMORY: &str = "memory";
+/// Of a mode: what it lets others do than the owner.
+const OTHERS: u32 = 0o077;
 
 /// Why there is no snapshot at a path.
 #[derive(Debug, thiserror::Error)]
@@ -19,14 +22,17 @@ pub enum DirectoryError {
     /// Not a path that can get one.
     #[error("must be an absolute path of a directory that is not there yet, or empty")]
     Path,
+    /// Where another one would be while it is written: who writes that takes what is there for its own.
+    #[error("has the name of a snapshot that is being written: must be another one than .NAME.partial")]
+    Partial,
     /// Something is there.
     #[error("is there, and not an empty directory: must be another path, or emptied before")]
     Taken,
     /// It is the top of a file system, or leads elsewhere: what is renamed cannot take its place.
     #[error("is a mount point or a symbolic link: must be a directory in a file system")]
     Elsewhere,
-    /// Somebody else could change what is written there.
-    #[error("{}: is there, and others than this user may write to it: must be removed before", path.display())]
+    /// Somebody else could read or change what is written there.
+    #[error("{}: is there, and open to others than this user: must be removed before", path.display())]
     Shared {
         /// Where it would be written meanwhile.
         path: PathBuf,
@@ -72,6 +78,9 @@ impl Unfinished {
         let (Some(parent), Some(name), true) = (path.parent(), path.file_name(), path.is_absolute()) else {
             return Err(DirectoryError::Path);
         };
+        if name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(b".partial") {
+            return Err(DirectoryError::Partial);
+        }
         check_free(path)?;
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -143,10 +152,10 @@ pub fn open(path: &Path) -> Result<(File, File), DirectoryError> {
     Ok((open(STATE)?, open(MEMORY)?))
 }
 
-/// Whether what is at `path`, a directory that was there or has been made, is nobody else's to write to.
+/// Whether what is at `path`, a directory that was there or has been made, is nobody else's to look into, as it will not be made so.
 fn check_own(directory: &File, path: &Path) -> Result<(), DirectoryError> {
     let metadata = directory.metadata().map_err(DirectoryError::Make)?;
-    let is_own = metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0;
+    let is_own = metadata.uid() == geteuid().as_raw() && metadata.mode() & OTHERS == 0;
     if is_own { Ok(()) } else { Err(DirectoryError::Shared { path: path.to_owned() }) }
 }
 
@@ -248,7 +257,7 @@ mod tests {
     fn what_a_dead_one_has_left_is_taken_over() {
         let parent = tempfile::tempdir().unwrap();
         let (path, left) = (parent.path().join("a"), parent.path().join(".a.partial"));
-        fs::create_dir(&left).unwrap();
+        DirBuilder::new().mode(0o700).create(&left).unwrap();
         fs::write(left.join(MEMORY), "left").unwrap();
         let begun = Unfinished::begin(&path).unwrap();
         assert!(matches!(Unfinished::begin(&path), Err(DirectoryError::Busy)));
@@ -261,9 +270,14 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let (path, left) = (parent.path().join("a"), parent.path().join(".a.partial"));
         fs::create_dir(&left).unwrap();
-        fs::set_permissions(&left, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Unfinished::begin(&path), Err(DirectoryError::Shared { path }) if path == left));
-        fs::set_permissions(&left, fs::Permissions::from_mode(0o755)).unwrap();
+        for mode in [0o777, 0o755, 0o710] {
+            fs::set_permissions(&left, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(
+                matches!(Unfinished::begin(&path), Err(DirectoryError::Shared { path }) if path == left),
+                "{mode:o}"
+            );
+        }
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o700)).unwrap();
         drop(Unfinished::begin(&path).unwrap());
         assert_eq!(names(parent.path()), [""; 0]);
     }
@@ -300,6 +314,10 @@ mod tests {
         }
         for path in ["/", "relative", "/tmp/.."] {
             assert!(matches!(Unfinished::begin(Path::new(path)), Err(DirectoryError::Path)), "{path}");
+        }
+        for name in [".a.partial", ".partial"] {
+            let error = Unfinished::begin(&parent.path().join(name)).unwrap_err();
+            assert!(matches!(error, DirectoryError::Partial), "{name}: {error}");
         }
         let nowhere = parent.path().join("no/where");
         assert!(matches!(Unfinished::begin(&nowhere), Err(DirectoryError::Make(_))));
