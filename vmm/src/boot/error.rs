@@ -84,16 +84,58 @@ pub enum RestoreError {
     /// A device is another one.
     #[error("{}: {}", device(.0.address), .0.source)]
     Device(AtAddress<Mismatch>),
+    /// A disk is another one.
+    #[error("disk {path}: {how}")]
+    Disk {
+        /// Its file.
+        path: String,
+        /// In what.
+        how: Mismatch,
+    },
     /// The content of memory.
     #[error("memory")]
     Image(#[from] ImageError),
 }
 
+impl RestoreError {
+    /// A device is another one, of a VM with these disks, by their paths: they have the first slots.
+    pub(super) fn of_device(AtAddress { address, source }: AtAddress<Mismatch>, disks: &[String]) -> Self {
+        match slot(address).and_then(|slot| disks.get(usize::try_from(slot).ok()?)) {
+            Some(path) => Self::Disk { path: path.clone(), how: source },
+            None => Self::Device(AtAddress { address, source }),
+        }
+    }
+}
+
+/// Which virtio device is at `address`, if one can be.
+fn slot(address: u64) -> Option<u64> {
+    let at = address.checked_sub(layout::VIRTIO_MMIO.start).filter(|_| layout::VIRTIO_MMIO.contains(&address));
+    at.map(|at| at / layout::VIRTIO_MMIO_STRIDE)
+}
+
 /// What is at `address`, as threads and logs have it.
 fn device(address: u64) -> String {
-    if layout::VIRTIO_MMIO.contains(&address) {
-        let slot = (address - layout::VIRTIO_MMIO.start) / layout::VIRTIO_MMIO_STRIDE;
+    if let Some(slot) = slot(address) {
         return format!("virtio{slot}");
     }
     if layout::PORT_SERIAL.contains(&address) { "serial".to_owned() } else { format!("{address:#x}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_another_one_is_named_by_its_path() {
+        let line = |address| {
+            let source = Mismatch::of("size", 4608, "4096 bytes, as it was");
+            RestoreError::of_device(AtAddress { address, source }, &["a.img".to_owned(), "b.img".to_owned()])
+                .to_string()
+        };
+        let wrong = "size is 4608: must be 4096 bytes, as it was";
+        let slot = |slot| layout::VIRTIO_MMIO.start + slot * layout::VIRTIO_MMIO_STRIDE;
+        assert_eq!(line(slot(1)), format!("disk b.img: {wrong}"));
+        assert_eq!(line(slot(2)), format!("virtio2: {wrong}"));
+        assert_eq!(line(layout::PORT_SERIAL.start), format!("serial: {wrong}"));
+    }
 }

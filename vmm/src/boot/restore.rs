@@ -72,9 +72,11 @@ pub fn restore(
     let cpus = &config.cpus;
     let vm = Vm::create(&kvm, &memory, cpus.topology, &config.nodes, cpus.nested, Some(&machine))?;
     timeline.phase("VM created");
+    let disks: Vec<_> = config.disks.iter().map(|disk| disk.path().display().to_string()).collect();
     let devices = Devices::build(&mut config, payload.kind(), &vm, &memory, timeline)?;
     let buses = [(&devices.buses.ports, &states.ports), (&devices.buses.mmio, &states.mmio)];
-    buses.into_iter().try_for_each(|(bus, states)| bus.restore(states)).map_err(RestoreError::Device)?;
+    let restored = buses.into_iter().try_for_each(|(bus, states)| bus.restore(states));
+    restored.map_err(|error| RestoreError::of_device(error, &disks))?;
     devices.rest_first();
     timeline.phase("devices restored");
 

@@ -149,8 +149,7 @@ impl ConfigSpace {
             } else if free.contains(&index) {
                 changed = true;
             } else {
-                let must =
-                    format!("{is:#x} as it is here: a disk's size or blocks, an interface's mtu or number of queues");
+                let must = format!("{is:#x} as it is here: a disk's blocks, an interface's mtu or number of queues");
                 return Err(Mismatch::of("configuration", format!("{was:#x} at byte {index}"), must));
             }
         }

@@ -10,7 +10,7 @@ use virtio_bindings::virtio_config::{
     VIRTIO_CONFIG_S_ACKNOWLEDGE, VIRTIO_CONFIG_S_DRIVER, VIRTIO_CONFIG_S_DRIVER_OK, VIRTIO_CONFIG_S_FAILED,
     VIRTIO_CONFIG_S_FEATURES_OK, VIRTIO_CONFIG_S_NEEDS_RESET, VIRTIO_F_VERSION_1,
 };
-use virtio_bindings::virtio_ids::VIRTIO_ID_NET;
+use virtio_bindings::virtio_ids::{VIRTIO_ID_BLOCK, VIRTIO_ID_NET};
 use virtio_bindings::virtio_mmio::{
     VIRTIO_MMIO_CONFIG, VIRTIO_MMIO_CONFIG_GENERATION, VIRTIO_MMIO_DEVICE_FEATURES, VIRTIO_MMIO_DEVICE_FEATURES_SEL,
     VIRTIO_MMIO_DEVICE_ID, VIRTIO_MMIO_DRIVER_FEATURES, VIRTIO_MMIO_DRIVER_FEATURES_SEL, VIRTIO_MMIO_INT_VRING,
@@ -25,6 +25,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::line::Line;
 use crate::devices::bus::{BusDevice, GuestRequest, Unsaved};
+use crate::devices::virtio::block::SECTOR_SIZE;
 use crate::devices::virtio::interrupt::Interrupt;
 use crate::devices::virtio::queues::{QueueSetup, Queues};
 use crate::devices::virtio::{ConfigSpace, Lane, VirtioDevice, VirtioWorker};
@@ -379,6 +380,15 @@ const fn vhost(lane: Option<&LaneState>) -> &'static str {
     if matches!(lane, Some(LaneState::Vhost { .. })) { "on" } else { "off" }
 }
 
+/// Whether a disk that has what is in `config` has as many sectors as the one that was `saved` with its own: that comes first there.
+fn check_size(config: &ConfigSpace, saved: &[u8]) -> Result<(), Mismatch> {
+    let bytes = |sectors: [u8; 8]| u64::from_le_bytes(sectors).saturating_mul(SECTOR_SIZE);
+    match (bytes(config.get(0)), saved.first_chunk().copied().map(bytes)) {
+        (is, Some(was)) if is != was => Err(Mismatch::of("size", is, format!("{was} bytes, as it was"))),
+        _ => Ok(()),
+    }
+}
+
 /// `device`, with those of its `queues` that no lane has, and its lanes, in the order of their queues.
 fn all_lanes(mut device: Box<dyn VirtioDevice>, queues: usize) -> Vec<Lane> {
     let others = device.lanes();
@@ -484,6 +494,9 @@ impl BusDevice for VirtioMmio {
         self.status = state.status;
         if self.has(VIRTIO_CONFIG_S_FEATURES_OK) && !self.features_are_acceptable() {
             return Err(Mismatch::of("status", state.status, "without FEATURES_OK, as features are"));
+        }
+        if self.device_type == VIRTIO_ID_BLOCK {
+            check_size(&self.config, &state.config)?;
         }
         self.untold = self.config.restore(&state.config, state.config_generation, &self.renewed)?;
         self.line.restore(state.interrupt_status, state.needs_reset);
