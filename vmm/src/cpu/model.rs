@@ -2,6 +2,7 @@
 //! Whether a guest that was on one host's processor can go on on another's: by what KVM says of both.
 
 use std::fmt;
+use std::ops::Range;
 
 use kvm_bindings::kvm_cpuid_entry2;
 
@@ -21,8 +22,28 @@ enum Register {
 
 use Register::{Eax, Ebx, Ecx, Edx};
 
+impl Register {
+    const fn name(self) -> &'static str {
+        match self {
+            Eax => "EAX",
+            Ebx => "EBX",
+            Ecx => "ECX",
+            Edx => "EDX",
+        }
+    }
+
+    const fn of(self, leaf: &kvm_cpuid_entry2) -> u32 {
+        match self {
+            Eax => leaf.eax,
+            Ebx => leaf.ebx,
+            Ecx => leaf.ecx,
+            Edx => leaf.edx,
+        }
+    }
+}
+
 /// Leaves, subleaves and registers that have one: whatever is set there a guest may use.
-const FEATURES: [(u32, u32, &[Register]); 11] = [
+const FEATURES: [(u32, u32, &[Register]); 12] = [
     (LEAF_FEATURES, 0, &[Ecx, Edx]),
     (0x7, 0, &[Ebx, Ecx, Edx]),
     (0x7, 1, &[Eax, Ebx, Ecx, Edx]),
@@ -33,7 +54,18 @@ const FEATURES: [(u32, u32, &[Register]); 11] = [
     (0x8000_0001, 0, &[Ecx, Edx]),
     (0x8000_0007, 0, &[Edx]),
     (0x8000_0008, 0, &[Ebx]),
-    (0x8000_0021, 0, &[Eax]),
+    (0x8000_0021, 0, &[Eax, Ecx]),
+    (0x8000_0022, 0, &[Eax]),
+];
+
+/// Leaves and registers with a number in some of their bits, of which here must be as much: whatever is there a guest may use.
+const NUMBERS: [(u32, Register, Range<u32>, &str); 6] = [
+    (0xa, Eax, 0..8, "a version of performance monitoring"),
+    (0xa, Eax, 8..16, "performance counters"),
+    (0xa, Eax, 16..24, "bits of a performance counter"),
+    (0xa, Edx, 0..5, "fixed performance counters"),
+    (0x8000_0008, Eax, 0..8, "bits of a physical address"),
+    (0x8000_0022, Ebx, 0..4, "AMD's performance counters"),
 ];
 
 /// A processor, as a guest knows it.
@@ -90,6 +122,16 @@ pub enum ModelError {
         /// What is missing.
         bits: u32,
     },
+    /// It has less of something.
+    #[error("its guest has {what}: {had}; this host's KVM has {has}: must be as many or more")]
+    Fewer {
+        /// Of what.
+        what: &'static str,
+        /// How much the guest has,
+        had: u32,
+        /// and how much there is here.
+        has: u32,
+    },
 }
 
 /// Whether a guest that has had what is in `saved` can go on where KVM has what is in `here`.
@@ -101,16 +143,17 @@ pub fn check(saved: &[kvm_cpuid_entry2], here: &[kvm_cpuid_entry2]) -> Result<()
     for (leaf, subleaf, registers) in FEATURES {
         let (saved, here) = (find(saved, leaf, subleaf), find(here, leaf, subleaf));
         for register in registers {
-            let (name, had, has) = match register {
-                Eax => ("EAX", saved.eax, here.eax),
-                Ebx => ("EBX", saved.ebx, here.ebx),
-                Ecx => ("ECX", saved.ecx, here.ecx),
-                Edx => ("EDX", saved.edx, here.edx),
-            };
-            let bits = had & !has;
+            let bits = register.of(&saved) & !register.of(&here);
             if bits != 0 {
-                return Err(ModelError::Less { leaf, subleaf, register: name, bits });
+                return Err(ModelError::Less { leaf, subleaf, register: register.name(), bits });
             }
+        }
+    }
+    for (leaf, register, bits, what) in NUMBERS {
+        let number = |table| register.of(&find(table, leaf, 0)) >> bits.start & ((1 << bits.len()) - 1);
+        let (had, has) = (number(saved), number(here));
+        if had > has {
+            return Err(ModelError::Fewer { what, had, has });
         }
     }
     Ok(())
@@ -148,6 +191,25 @@ mod tests {
     fn what_is_missing_is_named() {
         let error = check(&table(0xa2_0f12, 0b0111), &table(0xa2_0f12, 0b0101)).unwrap_err().to_string();
         assert_eq!(error, "its guest has features 0x2 of CPUID leaf 0x1.0, ECX: this host's KVM does not have them");
+    }
+
+    #[test]
+    fn numbers_are_as_large_or_larger() {
+        let with = |eax, edx, width| {
+            let counters = kvm_cpuid_entry2 { function: 0xa, eax, edx, ..Default::default() };
+            let sizes = kvm_cpuid_entry2 { function: 0x8000_0008, eax: width, ..Default::default() };
+            [table(0xa2_0f12, 1), vec![counters, sizes]].concat()
+        };
+        // Version 2, 4 counters of 48 bits, 3 of them fixed; 39 bits of addresses, 48 of linear ones.
+        let saved = with(0x0730_0402, 0x0603, 0x3027);
+        let line = |here: &[kvm_cpuid_entry2]| check(&saved, here).map_err(|error| error.to_string());
+        assert_eq!(line(&with(0x0830_0803, 0x0604, 0x392e)), Ok(()));
+        let expected = "its guest has performance counters: 4; this host's KVM has 2: must be as many or more";
+        assert_eq!(line(&with(0x0830_0203, 0x0604, 0x3027)), Err(expected.to_owned()));
+        assert!(line(&with(0x0730_0402, 0x0602, 0x3027)).unwrap_err().contains("fixed performance counters: 3"));
+        assert!(line(&with(0x0730_0402, 0x0603, 0x3026)).unwrap_err().contains("bits of a physical address: 39"));
+        // A host that does not let guests have any.
+        assert!(line(&with(0, 0, 0x3027)).unwrap_err().contains("a version of performance monitoring: 2"));
     }
 
     #[test]
