@@ -7,7 +7,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -27,21 +28,21 @@ const LOOKERS: usize = 2;
 pub(crate) fn dentries(count: &str) -> Outcome {
     let count: usize = count.parse().map_err(|_| format!("dentries={count}: expected a number"))?;
     fs::create_dir(FILES).map_err(|error| format!("{FILES}: {error}"))?;
-    let (made, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (result, looked, missing, renamed) = thread::scope(|scope| {
-        let lookers = [(); LOOKERS].map(|()| scope.spawn(|| look(&made, &over)));
+    let (made, looked, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let (result, missing, renamed) = thread::scope(|scope| {
+        let lookers = [(); LOOKERS].map(|()| scope.spawn(|| look(&made, &looked, &over)));
         let moving = scope.spawn(|| rename(&over));
         let result = make(count, &made);
+        // On a busy host all may be made before a looker has run; files are still renamed, made and removed.
+        while result.is_ok() && looked.load(Ordering::SeqCst) == 0 && !lookers.iter().any(ScopedJoinHandle::is_finished)
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
         over.store(true, Ordering::SeqCst);
-        let looked = lookers.map(|looker| looker.join().unwrap_or((0, usize::MAX)));
-        let renamed = moving.join().unwrap_or_else(|_| Err("it died".to_owned()));
-        (
-            result,
-            looked.iter().map(|(all, _)| all).sum::<usize>(),
-            looked.iter().map(|(_, lost)| lost).sum::<usize>(),
-            renamed,
-        )
+        let missing: usize = lookers.map(|looker| looker.join().unwrap_or(1)).iter().sum();
+        (result, missing, moving.join().unwrap_or_else(|_| Err("it died".to_owned())))
     });
+    let looked = looked.into_inner();
     result?;
     let renamed = renamed?;
     let lost = (0..count).filter(|number| !is_there(&file(*number))).count();
@@ -69,18 +70,18 @@ fn make(count: usize, made: &AtomicUsize) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks up files that are there until it is `over`: how many, and how many were not found.
-fn look(made: &AtomicUsize, over: &AtomicBool) -> (usize, usize) {
-    let (mut looked, mut missing) = (0, 0);
+/// Looks up files that are there until it is `over`, which are counted in `looked`: how many were not found.
+fn look(made: &AtomicUsize, looked: &AtomicUsize, over: &AtomicBool) -> usize {
+    let mut missing = 0;
     while !over.load(Ordering::SeqCst) {
         let there = made.load(Ordering::SeqCst);
         // A prime stride comes by all of them.
         for step in 0..there.min(64) {
-            looked += 1;
-            missing += usize::from(!is_there(&file((looked * 7919 + step) % there)));
+            let number = looked.fetch_add(1, Ordering::SeqCst) * 7919 + step;
+            missing += usize::from(!is_there(&file(number % there)));
         }
     }
-    (looked, missing)
+    missing
 }
 
 /// Gives a file two names in turn, and makes and removes another, until it is `over`.
