@@ -97,7 +97,7 @@ fn boot(order: &Order, mut member: Member<'_>, interrupted: &Interrupted) -> io:
     };
     let mut command = Command::new(&order.program);
     let stdin = if order.template.is_some() { Stdio::piped() } else { Stdio::null() };
-    command.args(&order.args).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(&order.args).envs(&order.env).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let zero_ns = now_ns();
     let mut vmm = match command.spawn() {
         Ok(mut child) => {
@@ -380,6 +380,7 @@ mod tests {
         Order {
             program,
             args,
+            env: BTreeMap::from([("VMM".to_owned(), "1".to_owned())]),
             marks: marks(file),
             files,
             limit_ms: 60_000,
@@ -419,11 +420,9 @@ mod tests {
 
     #[test]
     fn a_vmm_without_marks_is_timed_by_its_console_and_ended() {
-        // It would run for ever.
-        let sample =
-            sample(run("echo hello; sleep 0.2; echo 'FLATBOOT {\"check\":\"start\"}'; exec sleep 1000", |_| {
-                MarksFrom::Nowhere
-            }));
+        // It would run for ever, and has the environment that was asked for.
+        let script = "[ \"$VMM\" = 1 ] || exit; sleep 0.2; echo 'FLATBOOT {\"check\":\"start\"}'; exec sleep 1000";
+        let sample = sample(run(script, |_| MarksFrom::Nowhere));
         assert!(!sample.by_mark && sample.marks.is_empty() && sample.first_instruction_ns.is_none());
         assert_eq!(sample.init_ns, sample.console_ns);
         assert!(sample.init_ns >= 200_000_000, "the script slept so long: {}", sample.init_ns);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the observer is asked to do.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -22,6 +23,8 @@ pub struct Order {
     pub program: String,
     /// Its arguments. The guest's console must be the VMM's standard output.
     pub args: Vec<String>,
+    /// Variables of its environment besides those that are there.
+    pub env: BTreeMap<String, String>,
     /// Where the marks come from.
     pub marks: MarksFrom,
     /// Files to make before the clock starts.

@@ -16,6 +16,8 @@ use crate::work::{DATA_DISK, DATA_FILE, LINKS, Link, ROOT_DISK};
 /// The kernel's images, by the names that its build gives them.
 const VMLINUX: &str = "vmlinux";
 const BZIMAGE: &str = "bzImage";
+/// A variable by which glibc takes QEMU's memory in huge pages: docs/other-vmms.md.
+const TUNABLES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=67108864");
 /// What a table is staged as.
 const TABLE: &str = "table.bin";
 
@@ -230,7 +232,10 @@ impl Vmm {
         };
         let Watch { limit_ms, until, host_pages, vms } = *watch;
         let (program, (template, resize)) = (self.program.clone(), prepared(guest, &staged));
-        Order { program, args, marks, files, limit_ms, until, host_pages, vms, template, resize }
+        // Whoever asks for a table follows the page that says how.
+        let tunables = self.kind.table().map(|_| TUNABLES);
+        let env = tunables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Order { program, args, env, marks, files, limit_ms, until, host_pages, vms, template, resize }
     }
 }
 
@@ -502,6 +507,8 @@ mod tests {
             assert!(follows(&order, "-append", "a b=\"c d\" memmap_handoff=fw_cfg"), "{:?}", order.args);
             assert!(follows(&order, "-fw_cfg", "name=opt/org.flatboot/memmap-handoff,file=/d,,e/table.bin"));
             assert!(kind.table().is_some() && kind.is_qemu());
+            let variable = order.env.get("GLIBC_TUNABLES").map(|value| format!("GLIBC_TUNABLES={value} "));
+            assert!(include_str!("../../../docs/other-vmms.md").contains(&variable.unwrap()));
         }
         assert_eq!(Kind::Qemu.table(), None);
     }
