@@ -191,6 +191,7 @@ fn own(mut vmm: Vmm, vm: Option<First>, origin: Origin) -> Result<Option<Over>, 
         }
         Some(First::Boot(vm)) => boot(&mut vmm, vm, None, origin)?,
     }
+    vmm.serve_it_alone();
     vmm.serve()
 }
 

@@ -82,6 +82,7 @@ impl Refusal {
             | VmmError::Worker(_)
             | VmmError::Memory(_)
             | VmmError::Start(_)
+            | VmmError::NotAgain(_)
             | VmmError::Snapshot(_)
             | VmmError::PowerButton(_)
             | VmmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,

@@ -55,6 +55,9 @@ pub enum VmmError {
     /// The VM cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// It has reset, and nothing else is to be done here.
+    #[error("the VM does not start again")]
+    NotAgain(#[source] Box<VmmError>),
     /// The guest cannot be told.
     #[error("the power button does not work")]
     PowerButton(#[source] io::Error),

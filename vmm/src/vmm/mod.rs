@@ -108,6 +108,8 @@ struct Kept {
     stage: Stage,
     /// Bytes of held memory that its guest is to own from the beginning, whenever it starts.
     wanted: Option<u64>,
+    /// This process is there for it.
+    alone: bool,
 }
 
 /// Where it is.
@@ -208,7 +210,7 @@ impl Vmm {
             return Err(VmmError::AlreadyCreated);
         }
         config.name_devices();
-        self.vm = Some(Kept { config, stage: Stage::Created, wanted: None });
+        self.vm = Some(Kept { config, stage: Stage::Created, wanted: None, alone: false });
         Ok(())
     }
 
@@ -244,7 +246,7 @@ impl Vmm {
         let read = restored::read(restore);
         self.starting.store(starting, Ordering::Release);
         let Saved { config, origin: saved, wanted } = read?;
-        self.vm = Some(Kept { config, stage: Stage::Created, wanted });
+        self.vm = Some(Kept { config, stage: Stage::Created, wanted, alone: false });
         let restored = self.begin(Origin { zero, again: false }, Some(saved)).map_err(|error| match error {
             VmmError::Start(StartError::Boot(source)) if source.is_of_what_was_saved() => {
                 RestoreError::Boot { path, source: Box::new(source) }.into()
@@ -296,6 +298,11 @@ impl Vmm {
         self.stop.forget();
     }
 
+    /// The VM that is kept is what this process is there for: if it resets and does not start again, [`Self::serve`] fails.
+    pub fn serve_it_alone(&mut self) {
+        self.vm.iter_mut().for_each(|kept| kept.alone = true);
+    }
+
     /// Does what it is asked until the VM ends by itself, or this is no longer wanted; then there is none.
     pub fn serve(mut self) -> Result<Option<Over>, VmmError> {
         self.starting.store(false, Ordering::Release);
@@ -306,7 +313,7 @@ impl Vmm {
                     if !(over.again && self.restart == Restart::Here) {
                         return Ok(Some(over));
                     }
-                    self.start_again(over);
+                    self.start_again(over)?;
                 }
                 Message::Signal => {
                     self.stop.heard();
@@ -400,14 +407,19 @@ impl Vmm {
         Some(Over { ending, aftermath, again, kvm })
     }
 
-    /// Starts a VM that has reset, in this process. One that does not start again is over, and others can be asked for.
-    fn start_again(&mut self, over: Over) {
+    /// Starts a VM that has reset, in this process. One that does not start again is over, and others can be asked for, unless it
+    /// was the one that this process is there for: whoever watches that has to hear of it.
+    fn start_again(&mut self, over: Over) -> Result<(), VmmError> {
         stdio::tell(&format!("flatboot: {}", over.ending));
         report(over.aftermath);
         self.events.vm("rebooting");
         if let Err(error) = self.boot_again() {
+            if self.vm.as_ref().is_some_and(|kept| kept.alone) {
+                return Err(VmmError::NotAgain(Box::new(error)));
+            }
             tracing::warn!("the VM does not start again, and is over: {}", chain(&error));
         }
+        Ok(())
     }
 
     /// Starts a VM that was there before.

@@ -38,6 +38,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("life::what_cannot_reboot_goes_on", reboot_refused, missing()),
         ("life::what_fails_to_reboot_is_over", reboot_fails, missing()),
         ("life::what_does_not_restart_is_over_and_the_server_is_not", restart_fails, missing()),
+        ("life::what_does_not_restart_ends_who_was_run_for_it", run_ends, missing()),
         ("life::a_start_counts_from_its_request", zero, missing()),
         ("life::a_console_that_nobody_reads_holds_up_no_vcpu", unread, missing()),
         ("life::a_pipe_that_nobody_reads_outlives_no_vm", unread_pipe, missing()),
@@ -273,6 +274,21 @@ fn restart_fails() -> Result<(), Failed> {
     let (status, said) = server.ended();
     let warned = said.contains("the VM does not start again, and is over: payload.kernel=");
     require(status.success() && warned, || format!("{status} {said}"))
+}
+
+/// Whoever watches the process, such as systemd, is to see that there is no VM any more.
+fn run_ends() -> Result<(), Failed> {
+    let files = Server::start();
+    resetting(&files);
+    let (kernel, aside) = (files.directory.path().join("kernel"), files.directory.path().join("aside"));
+    let path = kernel.display().to_string();
+    let options = ["run", "--kernel", &path, "--memory", "size=64M", "--serial", "null", "--restart-on-reset"];
+    let server = Server::with(&options);
+    fs::rename(&kernel, aside)?;
+    let (status, said) = server.ended();
+    let line =
+        format!("flatboot: error: the VM does not start again: --kernel {path}: there is no such file: must exist");
+    require(status.code() == Some(1) && said.lines().last() == Some(&line), || format!("{status} {said}"))
 }
 
 /// What a request waits for behind its head is part of the start, and of no client's.
