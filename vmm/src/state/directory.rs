@@ -13,8 +13,10 @@ use rustix::process::geteuid;
 
 const STATE: &str = "state";
 const MEMORY: &str = "memory";
-/// Of a mode: what it lets others do than the owner.
+/// Of a mode: what it lets others do than the owner,
 const OTHERS: u32 = 0o077;
+/// and of that, what is more than to look.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Why there is no snapshot at a path.
 #[derive(Debug, thiserror::Error)]
@@ -87,17 +89,23 @@ impl Unfinished {
         hidden.push(".partial");
         let partial = parent.join(hidden);
         let parent = File::open(parent).map_err(DirectoryError::Make)?;
-        match DirBuilder::new().mode(0o700).create(&partial) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(DirectoryError::Make(error)),
-            _ => {}
-        }
+        let is_new = match DirBuilder::new().mode(0o700).create(&partial) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(DirectoryError::Make(error)),
+        };
         let directory = File::open(&partial).map_err(DirectoryError::Make)?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(DirectoryError::Busy),
             Err(error) => return Err(DirectoryError::Make(error.into())),
         }
-        check_own(&directory, &partial)?;
+        if !is_own(&directory, is_new).map_err(DirectoryError::Make)? {
+            if is_new {
+                remove(&partial);
+            }
+            return Err(DirectoryError::Shared { path: partial });
+        }
         // It may have become somebody's snapshot before it was locked.
         if !is_same(&directory, &partial) {
             return Err(DirectoryError::Busy);
@@ -152,11 +160,12 @@ pub fn open(path: &Path) -> Result<(File, File), DirectoryError> {
     Ok((open(STATE)?, open(MEMORY)?))
 }
 
-/// Whether what is at `path`, a directory that was there or has been made, is nobody else's to look into, as it will not be made so.
-fn check_own(directory: &File, path: &Path) -> Result<(), DirectoryError> {
-    let metadata = directory.metadata().map_err(DirectoryError::Make)?;
-    let is_own = metadata.uid() == geteuid().as_raw() && metadata.mode() & OTHERS == 0;
-    if is_own { Ok(()) } else { Err(DirectoryError::Shared { path: path.to_owned() }) }
+/// Whether a directory is nobody else's to change, nor, unless it `is_new`, to look into, as it will not be made so. File systems
+/// without modes, such as CIFS and vfat, give what is new the mode that they were mounted with.
+fn is_own(directory: &File, is_new: bool) -> io::Result<bool> {
+    let metadata = directory.metadata()?;
+    let closed = if is_new { OTHERS_WRITE } else { OTHERS };
+    Ok(metadata.uid() == geteuid().as_raw() && metadata.mode() & closed == 0)
 }
 
 /// Whether nothing is at `path`, or nothing in it, and what is renamed can be there.
@@ -280,6 +289,19 @@ mod tests {
         fs::set_permissions(&left, fs::Permissions::from_mode(0o700)).unwrap();
         drop(Unfinished::begin(&path).unwrap());
         assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    /// Where mkdir's mode is not what comes of it.
+    #[test]
+    fn what_is_new_may_be_one_that_others_see() {
+        let directory = tempfile::tempdir().unwrap();
+        for (mode, new, old) in
+            [(0o700, true, true), (0o755, true, false), (0o770, false, false), (0o777, false, false)]
+        {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let opened = File::open(directory.path()).unwrap();
+            assert_eq!([true, false].map(|is_new| is_own(&opened, is_new).unwrap()), [new, old], "{mode:o}");
+        }
     }
 
     #[test]
