@@ -101,10 +101,10 @@ end_session() {
     grep -qsF "$1" "/proc/$leader/cmdline" || return 0
     as_root kill -- "-$leader"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        as_root kill -0 -- "-$leader" 2>/dev/null || return 0
+        as_root kill -0 "-$leader" 2>/dev/null || return 0
         sleep 1
     done
-    as_root kill -KILL -- "-$leader"
+    as_root kill -KILL "-$leader"
 }
 
 # Waits for process $1, showing the last line of its log $2 every few seconds.
