@@ -15,14 +15,17 @@ pub(super) struct Job {
     pub(super) id: String,
 }
 
-/// Names of the nodes that run jobs, or can, of the partition that sbatch takes: sinfo has a variable of its own.
+/// Names of the nodes that run jobs, or can, of the partition that sbatch takes: sinfo has a variable of its own, and without
+/// either it lists all partitions. A `*` marks the one that sbatch takes then.
 pub(super) fn nodes_up() -> Result<BTreeSet<String>> {
     let partition = env::var("SBATCH_PARTITION").ok().map(|name| format!("--partition={name}"));
-    let mut arguments = vec!["--noheader", "--Node", "--format=%N", "--responding", "--states=idle,mixed,allocated"];
+    let mut arguments = vec!["--noheader", "--Node", "--format=%P %N", "--responding", "--states=idle,mixed,allocated"];
     arguments.extend(partition.as_deref());
-    let nodes = output("sinfo", &arguments)?;
-    let nodes: BTreeSet<_> = nodes.split_whitespace().map(str::to_owned).collect();
-    let of = partition.as_deref().unwrap_or("the cluster");
+    let lines = output("sinfo", &arguments)?;
+    let lines = lines.lines().filter_map(|line| line.trim().split_once(' '));
+    let taken = lines.filter(|(name, _)| partition.is_some() || name.ends_with('*'));
+    let nodes: BTreeSet<_> = taken.map(|(_, node)| node.trim().to_owned()).collect();
+    let of = partition.as_deref().unwrap_or("the default partition");
     ensure!(!nodes.is_empty(), "--on slurm: no node of {of} is up: see sinfo");
     Ok(nodes)
 }

@@ -201,21 +201,29 @@ fn a_cluster_that_is_not_there_is_told_of() {
     assert!(!lab.path("results.json.parts").exists());
 }
 
-/// Nodes are counted where sbatch will look for them.
+/// Nodes are counted where sbatch will look for them: here in vain, and so they are told of.
 #[test]
 fn nodes_are_those_of_the_partition() {
-    let lab = Lab::new();
-    let bin = lab.path("bin");
-    fs::create_dir(&bin).unwrap();
-    fs::write(bin.join("sinfo"), "#!/bin/sh\necho \"$*\" >&2; exit 1\n").unwrap();
-    fs::set_permissions(bin.join("sinfo"), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(BENCH);
-    command
-        .args(["run", "--vmm", "qemu=vmm", "--kernel", "vmlinux", "--on", "slurm"])
-        .current_dir(lab.directory.path());
-    let output =
-        command.env("PATH", bin).env("SBATCH_PARTITION", "metal").env("FLATBOOT_KVM", "real").output().unwrap();
-    assert!(said(&output).contains("--states=idle,mixed,allocated --partition=metal"), "{}", said(&output));
+    let asked = "--states=idle,mixed,allocated";
+    for (partition, prints, words) in [
+        (Some("metal"), ">&2; exit 1", format!("{asked} --partition=metal")),
+        (Some("metal"), ">/dev/null", "no node of --partition=metal is up".to_owned()),
+        (None, ">&2; exit 1", asked.to_owned()),
+        (None, ">/dev/null; echo 'metal n1'; echo 'all n2'", "no node of the default partition is up".to_owned()),
+    ] {
+        let lab = Lab::new();
+        let bin = lab.path("bin");
+        fs::create_dir(&bin).unwrap();
+        fs::write(bin.join("sinfo"), format!("#!/bin/sh\necho \"$*\" {prints}\n")).unwrap();
+        fs::set_permissions(bin.join("sinfo"), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(BENCH);
+        command
+            .args(["run", "--vmm", "qemu=vmm", "--kernel", "vmlinux", "--on", "slurm"])
+            .current_dir(lab.directory.path());
+        command.env_remove("SBATCH_PARTITION").envs(partition.map(|name| ("SBATCH_PARTITION", name)));
+        let output = command.env("PATH", bin).env("FLATBOOT_KVM", "real").output().unwrap();
+        assert!(said(&output).contains(&words), "{prints}: {}", said(&output));
+    }
 }
 
 #[test]
