@@ -57,7 +57,7 @@ fuzz_run = vmm/fuzz/run.sh --seconds '$(SECONDS)' --cache '$(CACHE)/fuzz' $(if $
 WITH_KERNEL := $(if $(filter cloud,$(KERNEL)),benches/packages.sh kernel cloud && kernel="$$(guest-kernel/cloud.sh)" && FLATBOOT_GUEST_KERNEL="$$kernel")
 $(if $(filter-out guest cloud,$(KERNEL)),$(error KERNEL=$(KERNEL): must be guest or cloud))
 
-.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean host toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test reproducible
+.PHONY: help boot test check unit browser vm build kernel kernel-cloud debug stress soak repeat shell bench bench-quick ablation spec clean host emulator toolchain deny fuzz fuzz-words fuzzer firmware userland power service snapshots work fleet-test packages packages-test reproducible
 
 help: ## this list
 	@echo 'Flatboot: VMs whose boot time does not grow with their memory.'
@@ -107,7 +107,10 @@ build: toolchain ## flatboot and flatboot-bench
 	@cargo build --release --workspace
 
 # What starts VMs may have to emulate their host, and needs both programs.
-host: build
+# Its package comes first: whoever is asked for root's password is so at once, and not after minutes of compiling.
+host: toolchain emulator build
+
+emulator:
 	@benches/packages.sh host
 
 kernel: ## the patched guest kernel: vmlinux and bzImage
