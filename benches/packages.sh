@@ -86,7 +86,7 @@ lock() {
 	local cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}
 	mkdir -p "$cache"
 	exec 9>"$cache/packages.lock"
-	flock 9
+	flock -n 9 || { echo '    another task is installing packages; waiting for it' >&2; flock 9; }
 }
 
 main() {
