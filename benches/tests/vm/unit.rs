@@ -39,18 +39,23 @@ StandardError=inherit
 ";
 
 /// What runs in it. The README's VMs, but for what they boot and how long they get to power off: init never does. The first has a
-/// tap. The second has its disk elsewhere, dies and comes back; the name of the third is none for a user.
+/// tap, and goes on while a package with another unit is installed. The second has its disk elsewhere, dies and comes back; the
+/// name of the third is none for a user.
 const TEST: &str = r#"
 cd /root; umask 077; export DEBIAN_FRONTEND=noninteractive
 failed() { set +e; echo "failed: $*"; journalctl --no-pager -n 60; exit 1; }
 until_true() { n=0; until eval "$1"; do n=$((n+1)); [ $n -lt 600 ] || failed "waited for $1"; sleep 0.2; done; }
+ask() {
+    perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new("/run/flatboot/$ARGV[0]/api.sock") or die "api.sock: $!";
+        print $s "GET /api/v1/$ARGV[1] HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"; print <$s>' "$@"
+}
 dpkg -i ./*.deb >log 2>&1 || { cat log; exit 1; }
 truncate -s 1M disk.raw
 sed -n '/^    install -D/,/^    systemctl start/p' /usr/share/doc/flatboot/README |
     sed "s,--firmware [^ ]*,--kernel /vmlinuz --initramfs /initrd.img --cmdline 'quiet flatboot.end=hang',
         s,size=4G,size=256M,; s,timeout 90,timeout 1," >readme
 grep -q flatboot.end readme
-sh -e -c "$(sed -n 's/^    ip tuntap/ip tuntap/p' /usr/share/doc/flatboot/README)"; ip link set vm0 up
+sh -e -c "$(sed -n 's/^    ip /ip /p' /usr/share/doc/flatboot/README)"
 sed 's,--memory,--net tap=vm0 --memory,' readme >first; sh -e first
 mkdir /etc/systemd/system/flatboot@db.service.d
 sed -n '/^    .Service.$/,/^$/p' /usr/share/doc/flatboot/README |
@@ -62,19 +67,30 @@ systemctl enable flatboot@db 2>/dev/null
 for name in web db; do until_true "grep -qs '\"check\":\"done\"' /var/lib/flatboot/$name/console"; done
 echo "users $(systemctl show --value -p UID flatboot@web flatboot@db | xargs)"
 echo "disk $(stat -L -c '%u %a' /var/lib/flatboot/web/disk.raw)"
-perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new("/run/flatboot/web/api.sock") or die "api.sock: $!";
-    print $s "GET /api/v1/vmm.ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"; print "api ", scalar <$s>'
+echo "api $(ask web vmm.ping | head -n 1)"
+(umask 022; dpkg-deb -R flatboot_*.deb other; echo '# Another.' >>other/lib/systemd/system/flatboot@.service
+    dpkg-deb -Znone -b other other.deb >log)
+first=$(systemctl show --value -p MainPID flatboot@web)
+dpkg -i other.deb >log 2>&1 || { cat log; exit 1; }
+! grep -i syntax log || failed "a script is wrong"
+echo "again $(systemctl show --value -p NeedDaemonReload flatboot@web)"
+[ "$(systemctl show --value -p MainPID flatboot@web)" = "$first" ] || failed "an upgrade has ended a VM"
 systemctl stop flatboot@web
 echo "stopped $(systemctl is-active flatboot@web)"
 systemctl kill -s KILL flatboot@db
 until_true 'systemctl show flatboot@db | grep -q NRestarts=1'
-until_true '[ "$(systemctl is-active flatboot@db)" = active ]'
+until_true 'ask db vm.info 2>/dev/null | grep -q Running'
+sleep 2
+[ "$(systemctl show --value -p NRestarts flatboot@db)" = 1 ] || failed "a VM does not stay"
+grep -q check /var/lib/flatboot/db/console.old || failed "what a VM had said is lost"
 cp /etc/flatboot/web.json /etc/flatboot/web.1.json
-! systemctl start flatboot@web.1 2>/dev/null
+if systemctl start flatboot@web.1 2>/dev/null; then failed "web.1 is a name for a VM"; fi
 rm /etc/flatboot/*.json
 dpkg --purge flatboot-bench flatboot flatboot-firmware >log 2>&1 || { cat log; exit 1; }
 echo "purged $(systemctl is-active flatboot@db) $(find /etc/systemd/system -name 'flatboot@*' -type l | wc -l)"
-! journalctl --no-pager -q -u 'flatboot@*' | grep -i 'unknown'
+journalctl --no-pager -q -u 'flatboot@*' >journal
+[ -s journal ] || failed "there is no journal"
+if grep -i unknown journal; then failed "systemd does not know what it is told"; fi
 "#;
 
 /// What the test says is compared, but for the users' numbers.
@@ -99,7 +115,8 @@ pub(crate) fn keeps_vms(lab: &Lab, packages: &Path) -> Result<(), Failed> {
     let seen = || format!("exit code {}: {said}: {}", outcome.code, String::from_utf8_lossy(&outcome.stderr));
     require(outcome.code == 0, seen)?;
     let lines: Vec<_> = said.lines().map(str::trim_end).collect();
-    let [users, disk, "api HTTP/1.1 200 OK", "stopped inactive", "purged inactive 0"] = lines.as_slice() else {
+    let [users, disk, "api HTTP/1.1 200 OK", "again no", "stopped inactive", "purged inactive 0"] = lines.as_slice()
+    else {
         return Err(seen().into());
     };
     let ids: Vec<_> = users.split(' ').skip(1).collect();
