@@ -91,7 +91,7 @@ browser: toolchain ## the report in a browser; REPORT_OF=results.json also takes
 	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
 	$(if $(REPORT_OF),FLATBOOT_REPORT_OF='$(abspath $(REPORT_OF))') cargo test --quiet -p flatboot-bench --test report
 
-vm: host ## the same tests that users' VMs would fail: boots, endings, bad input, bad tables; KERNEL=cloud: of memory, and Debian
+vm: host ## tests that boot VMs: starts, ends, bad input, bad tables; KERNEL=cloud: those of memory and Debian, on Debian's kernel
 	@benches/packages.sh kernel rootfs firmware esp net
 ifeq ($(KERNEL),cloud)
 	@$(WITH_KERNEL) bash -c 'set -e; for tests in cloud:: debian:: elastic:: memmap::; do \
@@ -138,7 +138,7 @@ reproducible: toolchain ## builds the packages twice, at different paths, and co
 	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
 	@vmm/debian/reproducible.sh $(if $(filter cloud,$(KERNEL)),--kernel)
 
-firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot --firmware and for QEMU's microvm -bios
+firmware: ## the UEFI firmware: FLATBOOT.fd, for flatboot run --firmware, and for -bios of QEMU's microvm
 	@benches/packages.sh firmware
 	@firmware/build.sh release
 
@@ -189,7 +189,7 @@ shell: host ## a shell in the emulated KVM host
 bench: host ## sweep sizes, modes and VMMs, the stock kernel among them (144 boots): target/bench/results.json and report.html
 	@$(call sweep,--memory 1G$(comma)8G$(comma)64G --mode stock$(comma)parallel$(comma)async$(comma)ondemand --vmm flatboot$(comma)qemu --runs 5)
 
-bench-quick: host ## the same, smaller (24 boots)
+bench-quick: host ## a first look: 1 and 16 GiB, three modes, flatboot only, without the stock kernel (24 boots)
 	@$(call sweep,--memory 1G$(comma)16G --vmm flatboot --runs 3)
 
 ablation: host ## what each part is worth: switched off one at a time at 1, 64 and 256 GiB (231 boots with RUNS=10)

@@ -42,8 +42,8 @@ pub(crate) enum Verb {
     Run(Box<SweepArgs>),
     /// Start many VMs at the same time, and measure how soon each of them has booted
     ///
-    /// All VMs run until the last has reached init or has failed. In each round, such a fleet is started once for each variant. All
-    /// other options except `--work`, the results file and the exit codes are those of `run`.
+    /// All VMs run until the last has reached init or has failed. In each round, such a fleet is started once for each variant.
+    /// Other options, the results file and the exit codes are those of `run`.
     Fleet(Box<FleetArgs>),
     /// Watch one boot from outside its VMM (what `run` executes beside the VMM)
     #[command(hide = true)]
@@ -180,8 +180,8 @@ pub(crate) struct SweepArgs {
     /// Maximum threads that fill the memmap, for modes with threads: 1,25%,50%,100%
     #[arg(long, value_name = "N|P%,…", value_delimiter = ',')]
     threads: Vec<Threads>,
-    /// VMMs: flatboot, qemu (its microvm machine), flatboot-uefi and qemu-uefi (the same through UEFI firmware), firecracker=PATH,
-    /// cloud-hypervisor=PATH
+    /// VMMs: flatboot, qemu (its microvm machine), flatboot-uefi and qemu-uefi (the same through UEFI firmware), qemu-table and
+    /// qemu-q35-table (QEMU's microvm and q35 with a table of the hand-off), firecracker=PATH, cloud-hypervisor=PATH
     #[arg(long, value_name = "NAME[=PATH],…", value_delimiter = ',', default_value = "flatboot")]
     vmm: Vec<Choice>,
     /// Samples of each variant, in addition to the first, which is dropped
@@ -230,6 +230,7 @@ pub(crate) enum On {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("work", |work| work.hide(true)))]
 pub(crate) struct FleetArgs {
     /// Numbers of VMs
     #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]

@@ -42,6 +42,34 @@ fn the_table_of_marks_is_the_contracts() {
     assert_eq!(between(TIMELINE, "marks"), table, "copy the right-hand side into docs/boot-timeline.md:\n{table}");
 }
 
+/// What the sources below `directory` call the phases of a start.
+fn phases(directory: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            phases(&entry, found);
+            continue;
+        }
+        let source = fs::read_to_string(&entry).expect("a source");
+        let source = source.split("#[cfg(test)]").next().expect("what is not for tests");
+        let called = source.split(".phase(\"").skip(1);
+        // What depends on the payload is said in a function of this name.
+        let said = source
+            .split("fn phase(")
+            .skip(1)
+            .flat_map(|body| body.split("\n    }").next())
+            .flat_map(|body| body.split("=> \"").skip(1));
+        found.extend(called.chain(said).filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+    }
+}
+
+#[test]
+fn the_timeline_names_every_phase() {
+    let listed = between(TIMELINE, "phases").lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut found = BTreeSet::new();
+    phases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    assert_eq!(found, listed.map(str::to_owned).collect(), "docs/boot-timeline.md lists the right-hand side");
+}
+
 #[test]
 fn the_memory_devices_registers_are_its_own() {
     let mut table = "| Offset | Bits | Access | Name | Meaning |\n|---|---|---|---|---|\n".to_owned();
