@@ -38,6 +38,8 @@ pub struct Guest {
     pub kernel: PathBuf,
     /// Initramfs, if any.
     pub initramfs: Option<PathBuf>,
+    /// Firmware that starts the kernel, if any.
+    pub firmware: Option<PathBuf>,
     /// What the tiny init is to check: `flatboot.check=`.
     pub checks: String,
     /// More for the kernel command line.
@@ -101,6 +103,7 @@ impl Guest {
             memory: "size=1G".to_owned(),
             kernel: kernel.to_path_buf(),
             initramfs: Some(initramfs.to_path_buf()),
+            firmware: None,
             checks: String::new(),
             cmdline: String::new(),
             options: Vec::new(),
@@ -186,6 +189,11 @@ impl Guest {
         self
     }
 
+    /// What flatboot reads to start it.
+    pub fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        [Some(&mut self.kernel), self.initramfs.as_mut(), self.firmware.as_mut()].into_iter().flatten()
+    }
+
     /// `flatboot run …` for this guest, or what stands in its place.
     #[must_use]
     pub fn command(&self, flatboot: &Path) -> Command {
@@ -198,7 +206,8 @@ impl Guest {
             .args(["--cmdline", &format!("quiet {DEBUGFS} {}{checks}", self.cmdline)])
             .args(self.options.iter().cloned())
             .timeout(self.limit);
-        for (option, file) in [("--initramfs", &self.initramfs), ("--timeline", &self.timeline)] {
+        let files = [("--firmware", &self.firmware), ("--initramfs", &self.initramfs), ("--timeline", &self.timeline)];
+        for (option, file) in files {
             if let Some(file) = file {
                 command = command.arg(option).arg(file);
             }

@@ -4,8 +4,8 @@
 //! Machines are shared and noisy, so variants are interleaved (A B C A B C …), the first round is dropped, and each sample
 //! gets a host of its own: the second guest in one emulated host runs on pages that held translated code, and is slower.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, mem};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -20,13 +20,16 @@ use crate::host::HostOptions;
 use crate::progress::Progress;
 use crate::{artifact, initramfs};
 
-/// What a host does before a sample: flatboot is in its page cache, as it is where another VM runs already, and there are the disks
-/// and the tap that are named. Arguments: flatboot, the tap or nothing, disks.
+/// What a host does before a sample: flatboot and what it reads are in its memory, as they are where another VM runs already, and
+/// there are the disks and the tap that are named. Arguments: flatboot, the tap or nothing, files each with where it is copied to,
+/// --, disks.
 const PREPARE: &str = r#"
     set -e
     PATH=$PATH:/usr/sbin:/sbin
     cat "$1" >/dev/null
     tap=$2; shift 2
+    while [ "$1" != -- ]; do cp -- "$1" "$2"; shift 2; done
+    shift
     for disk; do rm -f -- "$disk"; truncate -s 64M -- "$disk"; done
     [ -n "$tap" ] || exit 0
     ip link delete "$tap" 2>/dev/null || :
@@ -36,6 +39,8 @@ const PREPARE: &str = r#"
 /// And behind it.
 const TIDY: &str = r#"
     tap=$2; shift 2
+    while [ "$1" != -- ]; do rm -f -- "$2"; shift 2; done
+    shift
     for disk; do rm -f -- "$disk"; done
     [ -z "$tap" ] || PATH=$PATH:/usr/sbin:/sbin ip link delete "$tap"
 "#;
@@ -97,7 +102,8 @@ impl Bench {
     pub fn uefi_guest(&self) -> Result<Guest> {
         let mut guest = self.guest("guest")?;
         guest.kernel.set_file_name("bzImage");
-        Ok(guest.options(["--firmware".into(), artifact::firmware()?.into_os_string()]))
+        guest.firmware = Some(artifact::firmware()?);
+        Ok(guest)
     }
 
     /// Where a control socket and a file of events can be made.
@@ -117,15 +123,15 @@ impl Bench {
         footprint::measure(&mut self.host()?, &self.flatboot, guest, &console)
     }
 
-    /// `runs` samples of each variant, interleaved, after one round that does not count.
+    /// `runs` samples of each variant, interleaved, after one round that does not count. Those of before a failure are in `samples`,
+    /// too.
     pub(super) fn measure(
         &self,
         variants: &[Variant],
         runs: usize,
-        stop: &Stop,
-        progress: &Progress,
-    ) -> Result<Samples> {
-        let mut samples = Samples::default();
+        (stop, progress): (&Stop, &Progress),
+        samples: &mut Samples,
+    ) -> Result<()> {
         progress.expect((runs + 1) * variants.len());
         for round in 0..=runs {
             for variant in variants {
@@ -141,7 +147,7 @@ impl Bench {
                 }
             }
         }
-        Ok(samples)
+        Ok(())
     }
 
     fn sample(&self, variant: &Variant) -> Result<Sample> {
@@ -151,7 +157,9 @@ impl Bench {
         if variant.guest.rehearsed {
             self.rehearse(&mut host, variant)?;
         }
-        let ended = variant.guest.clone().timeline(&timeline).run(&mut host, &self.flatboot)?;
+        let mut guest = variant.guest.clone().timeline(&timeline);
+        self.stage(&mut guest);
+        let ended = guest.run(&mut host, &self.flatboot)?;
         self.script(&mut host, TIDY, variant)?;
         let passed = ended.passed();
         match ended.timeline {
@@ -174,10 +182,22 @@ impl Bench {
         Ok(())
     }
 
+    /// Has `guest` read copies that the host has of its own, as in the emulated one every read of a shared file waits for this
+    /// machine. Says which file is copied where.
+    fn stage(&self, guest: &mut Guest) -> Vec<[PathBuf; 2]> {
+        let copy = |(number, file): (usize, &mut PathBuf)| {
+            let own = self.own(&format!("staged-{number}"));
+            [mem::replace(file, own.clone()), own]
+        };
+        guest.files().enumerate().map(copy).collect()
+    }
+
     /// Does what is around a sample of `variant`.
     fn script(&self, host: &mut Session, script: &str, variant: &Variant) -> Result<()> {
         let command = Command::new("/bin/sh").args(["-c", script, "sample"]).arg(&self.flatboot);
-        let command = command.arg(variant.guest.tap.unwrap_or_default()).args(&variant.guest.disks);
+        let copied = self.stage(&mut variant.guest.clone());
+        let command = command.arg(variant.guest.tap.unwrap_or_default()).args(copied.iter().flatten());
+        let command = command.arg("--").args(&variant.guest.disks);
         let outcome = host.run(&command)?;
         let said = String::from_utf8_lossy(&outcome.stderr);
         ensure!(outcome.code == 0, "{}: the host is not ready for it: {}", variant.name, said.trim());

@@ -14,6 +14,7 @@ use super::bench::Bench;
 use super::outcome::{Outcome, Status};
 use super::promise::{Promise, Proof, Section};
 use super::promises::PROMISES;
+use super::samples::Samples;
 use super::speed::{Claim, Source};
 use super::stop::Stop;
 use super::sweeps::{self, SweepClaim};
@@ -197,14 +198,18 @@ impl Runner<'_> {
         }
         let runs = self.options.runs.saturating_mul(claim.rounds);
         let bench = open(&mut self.bench, self.scratch.path(), progress)?;
-        let samples = match claim.source {
-            Source::Boots(variants) => bench.measure(&variants(bench)?, runs, &self.stop, progress)?,
-            Source::Changes(changes) => changes(bench, runs + 1)?.measure(bench, progress)?,
+        let mut samples = Samples::default();
+        let measured = match claim.source {
+            Source::Boots(variants) => bench.measure(&variants(bench)?, runs, (&self.stop, progress), &mut samples),
+            Source::Changes(changes) => {
+                changes(bench, runs + 1)?.measure(bench, progress).map(|measured| samples = measured)
+            }
         };
-        let mut outcome = claim.judge(&samples, runs);
+        // Whatever they say, and however far it came.
         let file = sample_file(name, &self.options.keep);
-        // Whatever they say.
         json_file::write(&samples, &file)?;
+        measured?;
+        let mut outcome = claim.judge(&samples, runs);
         outcome.details.push(format!("{}; raw samples: {}", bench.backend(), file.display()));
         Ok(outcome)
     }

@@ -34,7 +34,8 @@ const NOTHING: (u8, &str) = (7, "nothing to boot");
 pub(crate) fn guest(lab: &Lab) -> Result<Guest, Failed> {
     let mut guest = lab.guest();
     guest.kernel = lab.kernel.join("bzImage");
-    Ok(guest.options(["--firmware".into(), lab.firmware()?.as_os_str().to_owned()]))
+    guest.firmware = Some(lab.firmware()?.to_owned());
+    Ok(guest)
 }
 
 fn boots(lab: &Lab, cpus: u8, memory: &str) -> Result<(), Failed> {
