@@ -56,7 +56,7 @@ fn phases(directory: &Path, found: &mut BTreeSet<String>) {
         let said = source
             .split("fn phase(")
             .skip(1)
-            .flat_map(|body| body.split("\n    }").next())
+            .filter_map(|body| body.split("\n    }").next())
             .flat_map(|body| body.split("=> \"").skip(1));
         found.extend(called.chain(said).filter_map(|rest| rest.split('"').next()).map(str::to_owned));
     }
