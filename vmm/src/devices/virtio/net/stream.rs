@@ -30,6 +30,8 @@ pub struct Stream {
     rest: Vec<u8>,
     /// What has come makes no sense any more, or nothing ever will.
     over: bool,
+    /// Whether anything has come or gone.
+    used: bool,
 }
 
 /// What has come and not been taken.
@@ -85,7 +87,7 @@ impl Stream {
         rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?;
         let room = socket.try_clone()?;
         let come = Come { buffer: vec![0; BUFFER_SIZE].into(), start: 0, end: 0 };
-        Ok(Self { socket: socket.into(), room, come, rest: Vec::new(), over: false })
+        Ok(Self { socket: socket.into(), room, come, rest: Vec::new(), over: false, used: false })
     }
 
     /// Whether `file` is a socket at all.
@@ -102,9 +104,12 @@ impl Stream {
 }
 
 impl Drop for Stream {
-    /// Whoever goes on with the same socket, as a VM that has reset would, finds it out of step: better none.
+    /// Whoever goes on with the same socket, as a VM that has reset would, finds it out of step: better none. One that nothing has
+    /// gone over, as of a VM that could not be started, is as good as before.
     fn drop(&mut self) {
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        if self.used {
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
     }
 }
 
@@ -145,7 +150,7 @@ impl Link for Stream {
                     return Ok(HEADER_SIZE + frame.len());
                 }
                 Ok(None) => match self.come.read(&self.socket) {
-                    Ok(()) => {}
+                    Ok(()) => self.used = true,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => return Err(self.give_up(error)),
@@ -165,6 +170,7 @@ impl Link for Stream {
             // It would be the last thing that the other end hears.
             return Err(ErrorKind::InvalidInput.into());
         }
+        self.used = true;
         let length = u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes();
         let written = match self.socket.write_vectored(&[IoSlice::new(&length), IoSlice::new(frame)]) {
             Ok(written) => written,

@@ -120,6 +120,19 @@ fn what_is_no_frame_is_not_sent() {
 }
 
 #[test]
+fn what_was_not_used_is_as_good_as_before() {
+    let (ours, mut other) = UnixStream::pair().unwrap();
+    let kept = ours.try_clone().unwrap();
+    drop(Stream::new(ours.into()).unwrap());
+    let mut again = Stream::new(kept.into()).unwrap();
+    other.write_all(&sent(14)).unwrap();
+    assert_eq!(received(&mut again).unwrap(), frame(14));
+    // What has come counts, too.
+    drop(again);
+    assert_eq!(other.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
 fn other_sockets_are_refused() {
     let (datagrams, _other) = UnixDatagram::pair().unwrap();
     assert_eq!(Stream::new(datagrams.into()).unwrap_err().kind(), ErrorKind::InvalidInput);
