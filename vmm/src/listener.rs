@@ -3,13 +3,17 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// How many connections wait to be accepted, as of Rust's own listeners.
+const BACKLOG: i32 = 128;
 
 /// A socket's file. It goes with this.
 #[derive(Debug)]
@@ -23,28 +27,43 @@ pub struct Bound {
 
 /// Listens at `path`, where there may be a socket that nobody listens at any more; or what is wrong with it.
 pub fn bind(path: PathBuf) -> Result<(Bound, UnixListener), String> {
-    let listener = match UnixListener::bind(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+    let listener = match listen(&path) {
+        Err(Errno::ADDRINUSE) => {
             remove_stale(&path)?;
-            UnixListener::bind(&path)
+            listen(&path)
         }
         other => other,
     };
-    let listener = listener.map_err(|error| cannot_be_made(&error))?;
+    let listener = listener.map_err(cannot_be_made)?;
     let open = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(&path);
     let open = open.map_err(|error| error.to_string())?;
     let metadata = open.metadata().map_err(|error| error.to_string())?;
     let identity = (metadata.dev(), metadata.ino());
-    // Not by ioctl, which a server's owner has no leave for.
-    let flags = rustix::fs::fcntl_getfl(&listener).map_err(|error| error.to_string())?;
-    rustix::fs::fcntl_setfl(&listener, flags | OFlags::NONBLOCK).map_err(|error| error.to_string())?;
     Ok((Bound { path, identity, _open: open }, listener))
 }
 
-fn cannot_be_made(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::InvalidInput => "is too long: must have less than 108 bytes".to_owned(),
-        kind => format!("cannot be created: {kind}: must be in a directory that exists and is writable"),
+/// Listens at `path` for processes of this user, whatever the umask is: to whoever connects, flatboot does what its user may.
+fn listen(path: &Path) -> Result<UnixListener, Errno> {
+    let socket = new_socket()?;
+    // Before it has a path, from which time on others may find it; its file takes this over.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+fn cannot_be_made(error: Errno) -> String {
+    match error {
+        Errno::NAMETOOLONG => "is too long: must have less than 108 bytes".to_owned(),
+        error => {
+            let kind = io::Error::from(error).kind();
+            format!("cannot be created: {kind}: must be in a directory that exists and is writable")
+        }
     }
 }
 
@@ -64,9 +83,7 @@ fn remove_stale(path: &Path) -> Result<(), String> {
 }
 
 fn try_connect(path: &Path) -> Result<(), Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&probe, &SocketAddrUnix::new(path)?)
+    connect(&new_socket()?, &SocketAddrUnix::new(path)?)
 }
 
 impl Bound {
@@ -97,7 +114,17 @@ impl Drop for Bound {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn only_its_user_connects() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _socket = bind(path.clone()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o177, 0);
+    }
 
     #[test]
     fn it_is_removed_and_what_others_put_there_is_not() {

@@ -321,7 +321,12 @@ const VHOST: &[Call] = &[
 ];
 
 /// What a server's owner makes for those.
-const LISTENER: &[Call] = &[Call(libc::SYS_bind, Always), Call(libc::SYS_listen, Always)];
+const LISTENER: &[Call] = &[
+    // Its mode, which lets nobody else connect.
+    Call(libc::SYS_fchmod, OneOf(1, &[0o600])),
+    Call(libc::SYS_bind, Always),
+    Call(libc::SYS_listen, Always),
+];
 
 /// Reads standard input, until nobody wants it any more.
 const SERIAL_INPUT: &[Call] =

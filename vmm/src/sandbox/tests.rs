@@ -146,6 +146,7 @@ fn no_list_has_a_way_out() {
                 libc::SYS_prlimit64,
                 libc::SYS_io_uring_setup,
                 libc::SYS_io_uring_register,
+                libc::SYS_fchmod,
                 libc::SYS_bind,
                 libc::SYS_listen,
                 libc::SYS_accept4,
