@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::answer::Refusal;
 use super::stream::{DESCRIPTORS_MAX, Handed};
-use crate::config::{DiskOption, NetOption, VmConfig, VsockOption, of_body};
+use crate::config::{DiskOption, NetOption, VmConfig, VsockOption, of_body, of_restore};
 use crate::vmm::{Call, Restore};
 
 /// What all paths begin with.
@@ -67,7 +67,7 @@ struct Snapshot {
     destination_url: String,
 }
 
-/// The body of vm.restore.
+/// The body of vm.restore, without what asks for nothing.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RestoreBody {
@@ -155,7 +155,7 @@ impl Route {
             }
             Self::Restore => {
                 let RestoreBody { source_url, prefault, resume, config: sections } =
-                    of_body(body).map_err(Refusal::body("vm.restore"))?;
+                    of_restore(body).map_err(Refusal::body("vm.restore"))?;
                 let path = path_of("source_url", &source_url).map_err(Refusal::body("vm.restore"))?;
                 Call::Restore(Box::new(Restore { path, prefault, resume, sections }))
             }
@@ -182,4 +182,60 @@ fn net(body: &[u8], handed: Handed) -> Result<NetOption, String> {
         ));
     }
     NetOption::from_client(body)?.handed(handed.descriptors)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn restore(body: &str) -> Result<Restore, Refusal> {
+        match Route::Restore.call(Instant::now(), body.as_bytes(), Handed::default())? {
+            Some(Call::Restore(restore)) => Ok(*restore),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// As several versions of ch-remote send it, and other clients of theirs.
+    #[test]
+    fn a_restore_may_have_what_asks_for_nothing() {
+        for rest in [
+            r#""prefault":false"#,
+            r#""prefault":true,"net_fds":null,"resume":true"#,
+            r#""prefault":false,"memory_restore_mode":"Copy","net_fds":null,"resume":false"#,
+            r#""prefault":false,"memory_restore_mode":"OnDemand","net_fds":null,"vfio_fds":null,"iommufd_fd":null,"resume":false"#,
+            r#""prefault":false,"net_fds":[],"zone_updates":[],"config":null"#,
+        ] {
+            let restore = restore(&format!(r#"{{"source_url":"file:///s",{rest}}}"#)).unwrap();
+            assert_eq!((restore.path, restore.sections), (PathBuf::from("/s"), Map::new()), "{rest}");
+            assert_eq!(
+                (restore.prefault, restore.resume),
+                (rest.contains("prefault\":true"), rest.contains("resume\":true"))
+            );
+        }
+        for (rest, named) in [
+            (r#""net_fds":[{"id":"net0","fds":[7]}]"#, "net_fds"),
+            (r#""memory_restore_mode":"CopyOnWrite""#, "memory_restore_mode=\"CopyOnWrite\""),
+            (r#""config":{"disks":[{"path":"/d","iommu":true}]}"#, "disks[0].iommu=true"),
+        ] {
+            let refusal = format!("{:?}", restore(&format!(r#"{{"source_url":"file:///s",{rest}}}"#)).unwrap_err());
+            let words = format!("{:?}", format!("vm.restore: {named}: flatboot does not support this"));
+            assert!(refusal.contains(words.trim_matches('"')), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn so_may_the_sections_of_one() {
+        let sections = json!({
+            "disks": [{"path": "/d", "iommu": false, "pci_segment": 0, "vhost_socket": null, "id": null}],
+            "console": {"mode": "Off", "iommu": false}, "memory": {"size": 1 << 30, "hotplug_method": "Acpi", "zones": null},
+            "payload": null, "fs": null, "pvpanic": true, "rng": null, "serial_limit": null, "timeline": null,
+        });
+        let body = json!({"source_url": "file:///s", "config": sections}).to_string();
+        let expected = json!({
+            "disks": [{"path": "/d"}], "console": {"mode": "Off"}, "memory": {"size": 1 << 30}, "rng": null, "serial_limit": null,
+        });
+        assert_eq!(Value::Object(restore(&body).unwrap().sections), expected);
+    }
 }

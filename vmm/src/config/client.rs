@@ -103,6 +103,15 @@ const BALLOON: Section = Section {
 };
 const RNG: Section = Section { own: &["src", "rate_limiter_config"], foreign: &[("id", |value| value == "_rng")] };
 const SERIAL: Section = Section { own: &["mode", "file"], foreign: &[] };
+/// What a VM goes on from.
+const RESTORE: Section = Section {
+    own: &["source_url", "prefault", "resume", "config"],
+    // When memory is read, is said by `prefault`.
+    foreign: &[("memory_restore_mode", |value| value == "Copy" || value == "OnDemand")],
+};
+
+/// Null is as good as not said, but for a device that is there unless it is said not to be, and for a limit that was saved.
+const NULL_SAYS: [&str; 2] = ["rng", "serial_limit"];
 
 fn anything(_: &Value) -> bool {
     true
@@ -147,8 +156,7 @@ impl Section {
         for (name, value) in std::mem::take(fields) {
             let asks = |(field, nothing): &Foreign| *field == name && nothing(&value);
             if self.own.contains(&name.as_str()) {
-                // As good as not said, but for a device that is there unless it is said not to be.
-                if !value.is_null() || name == "rng" {
+                if !value.is_null() || NULL_SAYS.contains(&name.as_str()) {
                     fields.insert(name, value);
                 }
             } else if !is_empty(&value) && !self.foreign.iter().any(asks) {
@@ -214,34 +222,50 @@ fn refused(path: &str, value: &Value) -> String {
     format!("{path}{value}: flatboot does not support this: must be absent, null, false, 0 or empty")
 }
 
+/// Leaves in `fields`, the sections of a VM, what is flatboot's own.
+fn settle_vm(fields: &mut Map<String, Value>) -> Result<(), String> {
+    VM.settle("", fields)?;
+    for (name, section) in [
+        ("payload", PAYLOAD),
+        ("cpus", CPUS),
+        ("memory", MEMORY),
+        ("console", CONSOLE),
+        ("balloon", BALLOON),
+        ("serial", SERIAL),
+    ] {
+        section.settle_in(name, fields)?;
+    }
+    if let Some(Value::Object(memory)) = fields.get_mut("memory") {
+        ZONE.settle_each("memory.", "zones", memory)?;
+    }
+    NUMA.settle_each("", "numa", fields)?;
+    DISK.settle_each("", "disks", fields)?;
+    NET.settle_each("", "net", fields)?;
+    if let Some(Value::Object(rng)) = fields.get_mut("rng") {
+        RNG.settle_limited("rng.", rng)?;
+    }
+    if let Some(Value::Object(vsock)) = fields.get_mut("vsock") {
+        VSOCK.settle_limited("vsock.", vsock)?;
+    }
+    Ok(())
+}
+
+/// Takes the body of a request for a VM that goes on from what was saved; other sections of its configuration are in `config`.
+pub(crate) fn of_restore<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    let mut fields = object(body)?;
+    RESTORE.settle("", &mut fields)?;
+    if let Some(Value::Object(sections)) = fields.get_mut("config") {
+        settle_vm(sections)?;
+    }
+    json::take(&Value::Object(fields))
+}
+
 impl VmConfig {
     /// Takes the body of a request; what is wrong is said with the path of the field. A guest that resets starts again unless it
     /// is said that it is not to: that is what clients know.
     pub fn from_client(body: &[u8]) -> Result<Self, String> {
         let mut fields = object(body)?;
-        VM.settle("", &mut fields)?;
-        for (name, section) in [
-            ("payload", PAYLOAD),
-            ("cpus", CPUS),
-            ("memory", MEMORY),
-            ("console", CONSOLE),
-            ("balloon", BALLOON),
-            ("serial", SERIAL),
-        ] {
-            section.settle_in(name, &mut fields)?;
-        }
-        if let Some(Value::Object(memory)) = fields.get_mut("memory") {
-            ZONE.settle_each("memory.", "zones", memory)?;
-        }
-        NUMA.settle_each("", "numa", &mut fields)?;
-        DISK.settle_each("", "disks", &mut fields)?;
-        NET.settle_each("", "net", &mut fields)?;
-        if let Some(Value::Object(rng)) = fields.get_mut("rng") {
-            RNG.settle_limited("rng.", rng)?;
-        }
-        if let Some(Value::Object(vsock)) = fields.get_mut("vsock") {
-            VSOCK.settle_limited("vsock.", vsock)?;
-        }
+        settle_vm(&mut fields)?;
         fields.entry("restart_on_reset").or_insert(Value::Bool(true));
         Self::from_value(&Value::Object(fields))
     }

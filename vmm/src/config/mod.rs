@@ -44,6 +44,7 @@ mod zone;
 use std::time::Duration;
 
 pub use balloon::BalloonConfig;
+pub(crate) use client::of_restore;
 pub use cmdline::{Cmdline, CmdlineError, KernelConsole};
 pub use console::ConsoleConfig;
 pub use disk::{DiskConfig, DiskFiles, DiskOption, PATH as DISK_PATH};
