@@ -44,7 +44,7 @@ impl Vmm {
             return Err(VmmError::Writing);
         }
         let under_way = self.resizing.as_ref().map(|resizing| resizing.wanted);
-        let Kept { config, stage, .. } = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
+        let Kept { config, stage, wanted: first, .. } = self.vm.as_mut().ok_or(VmmError::NotCreated)?;
         let size = config.memory_size();
         if let Some(desired) = sizes.desired_vcpus.map(u64::from).filter(|desired| *desired != config.cpus()) {
             return Err(fixed("desired_vcpus", desired, config.cpus()));
@@ -56,8 +56,12 @@ impl Vmm {
             resized.resize_balloon(bytes, DESIRED_BALLOON).map_err(wrong)?;
         }
         let waits = match (wanted, &*stage) {
-            // One that does not run has what it will start with.
-            (None, _) | (Some(0), Stage::Created | Stage::Over) => None,
+            (None, _) => None,
+            // One that does not run has what it will start with, whatever it was to have then.
+            (Some(0), Stage::Created | Stage::Over) => {
+                *first = None;
+                None
+            }
             (Some(wanted), Stage::Live(live)) => {
                 if let Some(other) = under_way {
                     return Err(MemoryError::Busy { desired: size + other }.into());
@@ -176,4 +180,28 @@ pub(super) fn held(config: &VmConfig, desired: u64) -> Result<u64, VmmError> {
 
 fn fixed(field: &str, desired: u64, is: u64) -> VmmError {
     VmmError::Refused(format!("{field}={desired}: cannot change: must be absent, or {is}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Events;
+    use crate::sandbox::Jail;
+    use crate::vmm::Restart;
+
+    #[test]
+    fn what_was_wanted_from_the_beginning_is_so_no_longer() {
+        let mut vmm = Vmm::new(Restart::Here, Events::default(), Jail::none());
+        let config = br#"{"payload": {"kernel": "k"}, "memory": {"size": 1073741824, "max": 17179869184}}"#;
+        vmm.create(VmConfig::from_client(config).unwrap()).unwrap();
+        vmm.want(Some(15 << 30));
+        let wanted = |vmm: &Vmm| vmm.vm.as_ref().and_then(|kept| kept.wanted);
+        let resize = |desired_ram, desired_balloon| Resize { desired_ram, desired_balloon, desired_vcpus: None };
+        for sizes in [resize(Some(2 << 30), None), resize(Some(1 << 30), Some(4096)), resize(None, Some(4096))] {
+            assert!(vmm.begin_to_resize(sizes).is_err(), "{sizes:?}");
+            assert_eq!(wanted(&vmm), Some(15 << 30), "{sizes:?}");
+        }
+        assert_eq!(vmm.begin_to_resize(resize(Some(1 << 30), None)).unwrap(), None);
+        assert_eq!(wanted(&vmm), None);
+    }
 }

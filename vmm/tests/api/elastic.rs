@@ -341,5 +341,11 @@ fn snapshot() -> Result<(), Failed> {
     comes_to_have(256)?;
     put(&server, "vm.reboot", "")?;
     comes_to_have(256)?;
+    // Nor is what it is to have instead.
+    put(&server, "vm.shutdown", "")?;
+    resized(&server, 0)?;
+    put(&server, "vm.boot", "")?;
+    resized(&server, 128)?;
+    require(counters(&server)["requests"] == 1, || counters(&server).to_string())?;
     put(&server, "vmm.shutdown", "")
 }
