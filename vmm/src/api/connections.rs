@@ -23,12 +23,12 @@ use tokio::time::{sleep, timeout};
 
 use super::answer::Sent;
 use super::service::Service;
-use super::stream::Stream;
+use super::stream::{Peer, Stream};
 use crate::vmm::Caller;
 
 /// How long they may take to end.
 pub(super) const LAST: Duration = Duration::from_secs(1);
-/// Most connections at once. One more, and the one that has been there longest and asks nothing is closed.
+/// Most connections at once. One more, and one is closed: see [`superfluous`].
 const CONNECTIONS_MAX: usize = 128;
 /// Bytes that the line and the headers of a request may have. What has more, or is no HTTP, hyper answers itself, with a status and
 /// no body: nobody else gets to say what is wrong.
@@ -44,6 +44,7 @@ struct Connection {
     task: JoinHandle<()>,
     /// How many of its requests are not answered.
     busy: Arc<AtomicUsize>,
+    peer: Peer,
 }
 
 /// Serves whoever comes to `listener` until `stopped`, and then gives the last answers.
@@ -87,18 +88,26 @@ fn make_room(connections: &mut VecDeque<Connection>) {
     if connections.len() < CONNECTIONS_MAX {
         return;
     }
-    let idle = connections.iter().position(|connection| connection.busy.load(Ordering::Relaxed) == 0);
-    if let Some(connection) = connections.remove(idle.unwrap_or(0)) {
+    if let Some(connection) = superfluous(connections).and_then(|index| connections.remove(index)) {
         connection.task.abort();
     }
+}
+
+/// The one to close: one that nobody reads an answer from any more; else the one that has been there longest of those that ask
+/// nothing; else the one that came last, as those before it have waited longer, for a VM's start perhaps.
+fn superfluous(connections: &VecDeque<Connection>) -> Option<usize> {
+    let gone = connections.iter().position(|connection| connection.peer.is_gone());
+    let idle = || connections.iter().position(|connection| connection.busy.load(Ordering::Relaxed) == 0);
+    gone.or_else(idle).or_else(|| connections.len().checked_sub(1))
 }
 
 fn spawn(stream: UnixStream, caller: Caller, closed: watch::Receiver<()>) -> Connection {
     let busy = Arc::default();
     let arrived = Arc::default();
     let service = Service::new(caller, Arc::clone(&busy), Arc::clone(&arrived));
-    let stream = TokioIo::new(Stream::new(stream, arrived));
-    Connection { task: tokio::spawn(converse(stream, service, closed)), busy }
+    let stream = Stream::new(stream, arrived);
+    let peer = stream.peer();
+    Connection { task: tokio::spawn(converse(TokioIo::new(stream), service, closed)), busy, peer }
 }
 
 /// Answers one request after another. When `closed` ends, the present one is the last.
@@ -122,5 +131,46 @@ where
     });
     if let Err(error) = result.await {
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection to the API ends");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream as StdStream;
+
+    use super::*;
+
+    /// One with `busy` requests, and its client.
+    fn connection(busy: usize) -> (Connection, StdStream) {
+        let (ours, theirs) = StdStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let stream = Stream::new(UnixStream::from_std(ours).unwrap(), Arc::default());
+        let peer = stream.peer();
+        let keep = async move {
+            let _stream = stream;
+            pending::<()>().await;
+        };
+        (Connection { task: tokio::spawn(keep), busy: Arc::new(AtomicUsize::new(busy)), peer }, theirs)
+    }
+
+    async fn who_stays() {
+        let all = [1, 1, 0, 1, 0, 1].map(connection);
+        let (mut connections, mut clients): (VecDeque<_>, Vec<_>) = all.into_iter().unzip();
+        // It waits for an answer.
+        clients[1].shutdown(Shutdown::Write).unwrap();
+        drop(clients.remove(3));
+        for expected in [Some(3), Some(2), Some(2), Some(2), Some(1), Some(0), None] {
+            tokio::task::yield_now().await;
+            let found = superfluous(&connections);
+            assert_eq!(found, expected);
+            found.and_then(|index| connections.remove(index));
+        }
+    }
+
+    #[test]
+    fn who_has_waited_longest_stays() {
+        tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(who_stays());
     }
 }

@@ -4,12 +4,12 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker, ready};
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::UnixStream;
 
 use crate::devices::bus::lock;
@@ -54,13 +54,35 @@ impl Arrived {
 /// A client's end.
 #[derive(Debug)]
 pub(super) struct Stream {
-    socket: UnixStream,
+    socket: Arc<UnixStream>,
     arrived: Arc<Mutex<Arrived>>,
 }
 
+/// Looks at a stream from outside. It does not keep it open.
+#[derive(Debug)]
+pub(super) struct Peer(Weak<UnixStream>);
+
 impl Stream {
     pub(super) fn new(socket: UnixStream, arrived: Arc<Mutex<Arrived>>) -> Self {
-        Self { socket, arrived }
+        Self { socket: Arc::new(socket), arrived }
+    }
+
+    /// For whoever asks whether the client is still there.
+    pub(super) fn peer(&self) -> Peer {
+        Peer(Arc::downgrade(&self.socket))
+    }
+}
+
+impl Peer {
+    /// Whether nobody is there who could read an answer. Who has only closed the side that it writes to waits for one.
+    pub(super) fn is_gone(&self) -> bool {
+        let Some(socket) = self.0.upgrade() else { return true };
+        let ready = pin!(socket.ready(Interest::WRITABLE));
+        match ready.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ready) => ready.is_ok_and(Ready::is_write_closed),
+            // It has not read all that it was sent: it is there.
+            Poll::Pending => false,
+        }
     }
 }
 
@@ -97,28 +119,43 @@ impl AsyncRead for Stream {
     }
 }
 
+/// Does `write` when `socket` takes something.
+fn when_writable(
+    socket: &UnixStream,
+    context: &mut Context<'_>,
+    write: impl Fn() -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(socket.poll_write_ready(context))?;
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            written => return Poll::Ready(written),
+        }
+    }
+}
+
 impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(context, bytes)
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        when_writable(&self.socket, context, || self.socket.try_write(bytes))
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(shutdown(&self.socket, Shutdown::Write)?))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(context, slices)
+        when_writable(&self.socket, context, || self.socket.try_write_vectored(slices))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
+        true
     }
 }

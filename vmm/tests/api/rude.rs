@@ -22,6 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("rude::slow_and_half_open", slow, None),
         ("rude::a_hundred_at_once", hundred, None),
         ("rude::more_than_there_is_room_for", crowd, None),
+        ("rude::who_has_waited_longest_stays", crowd_that_asks, None),
         ("rude::what_does_not_come", late, None),
         ("rude::beside_a_vm", beside_a_vm, None),
         ("rude::beside_a_vm_that_runs", beside_one_that_runs, vm::open_kvm().err().map(|error| error.to_string())),
@@ -142,6 +143,29 @@ fn crowd() -> Result<(), Failed> {
     alive(&server)?;
     drop(idle);
     alive(&server)
+}
+
+/// A request of each of them has begun, and whoever came first is answered.
+fn crowd_that_asks() -> Result<(), Failed> {
+    const HEAD: &str = "PUT /api/v1/vm.create HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n";
+    const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let server = Server::start();
+    let mut first = server.connect();
+    first.write_all(format!("{HEAD}Expect: 100-continue\r\n\r\n").as_bytes())?;
+    let mut said = [0; GO_ON.len()];
+    first.read_exact(&mut said)?;
+    require(said == GO_ON, || String::from_utf8_lossy(&said).into_owned())?;
+    let mut crowd = Vec::new();
+    for _ in 0..200 {
+        let mut stream = server.connect();
+        stream.write_all(format!("{HEAD}\r\n{{").as_bytes())?;
+        crowd.push(stream);
+        // It has been heard by then.
+        alive(&server)?;
+    }
+    first.write_all(b"{}")?;
+    let (status, said) = answer(&mut first);
+    require(status == 400 && said.contains("payload: is missing"), || format!("{status} {said}"))
 }
 
 /// Who begins a request has half a minute for its head, and as much for its body; others are served meanwhile.
