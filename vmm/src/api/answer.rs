@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::chain::chain;
 use crate::devices::virtio::ResizeError;
+use crate::state::DirectoryError;
 use crate::vmm::{Answer, MemoryError, SnapshotError, VmmError};
 
 /// An answer as it is sent.
@@ -66,29 +67,7 @@ impl Refusal {
     }
 
     fn of(error: &VmmError, resumed: bool) -> Self {
-        let status = match error {
-            // That is how Cloud Hypervisor describes its interface.
-            VmmError::NotNow(why) if resumed && why.state != crate::vmm::State::Running => StatusCode::NOT_FOUND,
-            VmmError::NotCreated | VmmError::NoDevice(_) | VmmError::NoDisk(_) => StatusCode::NOT_FOUND,
-            VmmError::NotNow(_) | VmmError::Writing => StatusCode::METHOD_NOT_ALLOWED,
-            VmmError::AlreadyCreated | VmmError::Taken(_) | VmmError::Memory(MemoryError::Busy { .. }) => {
-                StatusCode::CONFLICT
-            }
-            VmmError::Snapshot(SnapshotError::Config(_) | SnapshotError::Directory { .. }) | VmmError::Restore(_) => {
-                StatusCode::BAD_REQUEST
-            }
-            VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late(_))
-            | VmmError::Vcpu(_)
-            | VmmError::Worker(_)
-            | VmmError::Memory(_)
-            | VmmError::Start(_)
-            | VmmError::NotAgain(_)
-            | VmmError::Snapshot(_)
-            | VmmError::PowerButton(_)
-            | VmmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,
-            VmmError::Refused(_) | VmmError::Resize(_) => StatusCode::BAD_REQUEST,
-        };
-        Self::new(status, chain(error))
+        Self::new(status(error, resumed), chain(error))
     }
 
     pub(super) fn sent(self) -> Sent {
@@ -99,6 +78,38 @@ impl Refusal {
             sent.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }
         sent
+    }
+}
+
+fn status(error: &VmmError, resumed: bool) -> StatusCode {
+    match error {
+        // That is how Cloud Hypervisor describes its interface.
+        VmmError::NotNow(why) if resumed && why.state != crate::vmm::State::Running => StatusCode::NOT_FOUND,
+        VmmError::NotCreated | VmmError::NoDevice(_) | VmmError::NoDisk(_) => StatusCode::NOT_FOUND,
+        VmmError::NotNow(_) | VmmError::Writing => StatusCode::METHOD_NOT_ALLOWED,
+        VmmError::AlreadyCreated | VmmError::Taken(_) | VmmError::Memory(MemoryError::Busy { .. }) => {
+            StatusCode::CONFLICT
+        }
+        VmmError::Snapshot(error) => snapshot_status(error),
+        VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late(_))
+        | VmmError::Vcpu(_)
+        | VmmError::Worker(_)
+        | VmmError::Memory(_)
+        | VmmError::Start(_)
+        | VmmError::NotAgain(_)
+        | VmmError::PowerButton(_)
+        | VmmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,
+        VmmError::Refused(_) | VmmError::Resize(_) | VmmError::Restore(_) => StatusCode::BAD_REQUEST,
+    }
+}
+
+/// Of a path that is wrong another status than of a host that fails.
+fn snapshot_status(error: &SnapshotError) -> StatusCode {
+    match error {
+        SnapshotError::Directory { source: DirectoryError::Busy, .. } => StatusCode::CONFLICT,
+        SnapshotError::Directory { source: DirectoryError::Make(_), .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        SnapshotError::Config(_) | SnapshotError::Directory { .. } => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -141,4 +152,23 @@ fn json_answer(status: StatusCode, content: &impl Serialize) -> Sent {
     *sent.status_mut() = status;
     sent.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     sent
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_a_host_fails_to_make_is_no_wrong_request() {
+        for (source, expected) in [
+            (DirectoryError::Make(io::ErrorKind::StorageFull.into()), StatusCode::INTERNAL_SERVER_ERROR),
+            (DirectoryError::Busy, StatusCode::CONFLICT),
+            (DirectoryError::Taken, StatusCode::BAD_REQUEST),
+        ] {
+            let error = VmmError::Snapshot(SnapshotError::Directory { path: "/s".into(), source });
+            assert_eq!(Refusal::of(&error, false).status, expected, "{error:?}");
+        }
+    }
 }
