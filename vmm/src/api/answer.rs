@@ -91,7 +91,7 @@ fn status(error: &VmmError, resumed: bool) -> StatusCode {
             StatusCode::CONFLICT
         }
         VmmError::Snapshot(error) => snapshot_status(error),
-        VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late(_))
+        VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late { .. } | ResizeError::NotBegun { .. })
         | VmmError::Vcpu(_)
         | VmmError::Worker(_)
         | VmmError::Memory(_)

@@ -71,9 +71,22 @@ pub enum ResizeError {
         /// Why.
         source: io::Error,
     },
-    /// It hangs.
-    #[error("the device has not answered within {} s", .0.as_secs())]
-    Late(Duration),
+    /// It hangs over this.
+    #[error("desired_size={size}: the device has not done it within {} s, and still may", limit.as_secs())]
+    Late {
+        /// What is asked for.
+        size: u64,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// It hangs over something else, and never hears of this.
+    #[error("desired_size={size}: the device has not begun it within {} s, and will not", limit.as_secs())]
+    NotBegun {
+        /// What is asked for.
+        size: u64,
+        /// How long it had.
+        limit: Duration,
+    },
 }
 
 /// What besides the driver gives a queue something to do.

@@ -41,8 +41,9 @@ impl Resizer {
         self.orders.remind();
         let waited = self.changed.wait_timeout_while(lock(&self.state), limit, |state| state.answered.is_none());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.asked = None;
-        state.answered.take().unwrap_or(Err(ResizeError::Late(limit)))
+        let is_begun = state.asked.take().is_none();
+        let late = if is_begun { ResizeError::Late { size, limit } } else { ResizeError::NotBegun { size, limit } };
+        state.answered.take().unwrap_or(Err(late))
     }
 
     /// The thread's: gives `device` another size, if it is to have one.
@@ -58,5 +59,61 @@ impl Resizer {
             state.answered = Some(answer);
             self.changed.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread;
+
+    use super::*;
+    use crate::devices::virtio::Request;
+    use crate::memory::GuestMemory;
+
+    /// A disk that hangs until it is told to go on. Its size is what it was last given.
+    struct Hung(Receiver<()>, u64);
+
+    impl VirtioDevice for Hung {
+        fn device_type(&self) -> u32 {
+            2
+        }
+
+        fn queue_sizes(&self) -> &[u16] {
+            &[1]
+        }
+
+        fn handle(&mut self, _: usize, _: &GuestMemory, _: &Request) -> u32 {
+            0
+        }
+
+        fn resize(&mut self, size: u64) -> Result<(), ResizeError> {
+            self.1 = size;
+            let _ = self.0.recv();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_late_says_whether_it_may_still_come() {
+        const LIMIT: Duration = Duration::from_millis(1);
+        let resizer = Resizer::new(Arc::new(Orders::new().unwrap()));
+        let (go_on, hangs) = channel();
+        let mut disk = Hung(hangs, 0);
+        thread::scope(|scope| {
+            let size = scope.spawn(|| {
+                while disk.1 == 0 {
+                    resizer.obey(&mut disk);
+                }
+                resizer.obey(&mut disk);
+                disk.1
+            });
+            let late = |size| resizer.resize(size, LIMIT).unwrap_err().to_string();
+            let may_come = "desired_size=512: the device has not done it within 0 s, and still may";
+            while late(512) != may_come {}
+            assert_eq!(late(1024), "desired_size=1024: the device has not begun it within 0 s, and will not");
+            drop(go_on);
+            assert_eq!(size.join().unwrap(), 512);
+        });
     }
 }

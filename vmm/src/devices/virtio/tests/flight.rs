@@ -448,5 +448,5 @@ fn a_resize_does_not_wait_for_ever_and_other_devices_have_none() {
     flight.worker.ask_to_pause();
     flight.worker.await_pause(LONG).unwrap();
     let late = flight.resizer.resize(512, SHORT).unwrap_err().to_string();
-    assert_eq!(late, "the device has not answered within 0 s");
+    assert_eq!(late, "desired_size=512: the device has not begun it within 0 s, and will not");
 }
