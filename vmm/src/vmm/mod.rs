@@ -221,7 +221,7 @@ impl Vmm {
             return Err(NotNow { state: live.state(), must: "created or shut down" }.into());
         }
         self.events.vm("booting");
-        self.begin(origin, None)?;
+        self.begin(origin, None).inspect_err(|error| self.events.failed("boot-failed", &chain(error)))?;
         self.ask_from_the_beginning();
         self.events.vm("booted");
         Ok(())

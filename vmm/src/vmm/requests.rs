@@ -9,6 +9,7 @@ use super::error::VmmError;
 use super::lifecycle::{NotNow, State, Step};
 use super::live::{Live, Origin, Zero};
 use super::{Kept, Stage, Vmm};
+use crate::chain::chain;
 use crate::config::{AddError, VmConfig};
 
 impl Vmm {
@@ -82,7 +83,8 @@ impl Vmm {
     fn pause(&mut self) -> Result<(), VmmError> {
         self.running()?.state().after(Step::Pause)?;
         self.events.vm("pausing");
-        self.running()?.pause()?;
+        let paused = self.running()?.pause();
+        paused.inspect_err(|error| self.events.failed("pause-failed", &chain(error)))?;
         self.events.vm("paused");
         Ok(())
     }

@@ -315,7 +315,7 @@ fn zero() -> Result<(), Failed> {
 
 /// Its reader is there and does not read: the guest writes on, and ends when it is to.
 fn unread() -> Result<(), Failed> {
-    let mut server = Server::start();
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
     let mut vm: Value = serde_json::from_str(&vm(&server))?;
     let pipe = server.directory.path().join("pipe");
     require(Command::new("mkfifo").arg(&pipe).status()?.success(), || "no pipe".to_owned())?;
@@ -333,6 +333,10 @@ fn unread() -> Result<(), Failed> {
     let (status, said) = server.ask("PUT", "vm.pause", "");
     let busy = "worker serial-output: a request has not completed within 5 s";
     require(status == 500 && said.contains(busy), || format!("{status} {said}"))?;
+    let why = |event: &Value| event["properties"]["reason"].as_str().is_some_and(|why| why.contains(busy));
+    server.wait_for("no event", |server| {
+        events(server).pop().is_some_and(|last| last["event"] == "pause-failed" && why(&last))
+    });
     server.wait_for("the guest does not go on", |server| dropped(server) > before + 2000);
     let begin = Instant::now();
     put(&server, "vm.shutdown", "")?;

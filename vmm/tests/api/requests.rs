@@ -278,7 +278,7 @@ fn vsock() -> Result<(), Failed> {
 }
 
 fn start_fails() -> Result<(), Failed> {
-    let mut server = Server::start();
+    let mut server = Server::with(&["--event-monitor", "path=events"]);
     server.ask("PUT", "vm.create", VM);
     let missing = "payload.kernel=/nowhere/vmlinux: there is no such file";
     refused(&server, "PUT", "vm.boot", "", 500, missing)?;
@@ -287,5 +287,11 @@ fn start_fails() -> Result<(), Failed> {
         refused(&server, "PUT", "vm.boot", "", 500, missing)?;
     }
     server.is_back_at(&before);
-    require(server.info()["state"] == "Created", || server.info().to_string())
+    require(server.info()["state"] == "Created", || server.info().to_string())?;
+    // Each start that begins has an end.
+    let path = server.directory.path().join("events");
+    let events = || std::fs::read_to_string(&path).unwrap_or_default();
+    let count = |words: &str| events().matches(words).count();
+    server.wait_for("no event", |_| count("\"boot-failed\"") == 21 && count(missing) == 21);
+    require(count("\"booting\"") == 21 && count("\"booted\"") == 0, events)
 }

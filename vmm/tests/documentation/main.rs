@@ -2,6 +2,7 @@
 //! Documentation that repeats a fact is held against the fact's home.
 #![expect(clippy::expect_used, reason = "tests may stop at the first surprise")]
 
+mod events;
 mod helps;
 mod locks;
 mod requests;
