@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,15 @@ pub struct Bound {
     identity: (u64, u64),
     /// As long as it is open, no other file gets the inode.
     _open: File,
+}
+
+/// Whether a socket can have that path, of at most `most` bytes; or what would be right.
+pub fn check(path: &Path, most: usize) -> Result<(), String> {
+    let bytes = path.as_os_str().as_bytes();
+    if !(1..=most).contains(&bytes.len()) {
+        return Err(format!("must have 1 to {most} bytes"));
+    }
+    if bytes.contains(&0) { Err("has a zero byte: must have none".to_owned()) } else { Ok(()) }
 }
 
 /// Listens at `path`, where there may be a socket that nobody listens at any more; or what is wrong with it.

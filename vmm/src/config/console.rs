@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the virtio console leads.
 
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -82,13 +81,9 @@ impl ConsoleOption {
 
     /// Whether its socket can have that path.
     pub(super) fn check(&self) -> Result<(), FieldError> {
-        match self {
-            Self::Socket { socket } if !(1..=PATH_MAX).contains(&socket.as_os_str().as_bytes().len()) => {
-                let must = format!("must have 1 to {PATH_MAX} bytes");
-                Err(FieldError::of(OPTION.member("socket"), &socket.display(), &must))
-            }
-            _ => Ok(()),
-        }
+        let Self::Socket { socket } = self else { return Ok(()) };
+        let wrong = |must: String| FieldError::of(OPTION.member("socket"), &socket.display(), &must);
+        listener::check(socket, PATH_MAX).map_err(wrong)
     }
 
     /// Its socket, if it has one.
@@ -188,5 +183,7 @@ mod tests {
         let wrong = ConsoleOption::Socket { socket: long.into() };
         let must = "must have 1 to 107 bytes";
         assert_eq!(wrong.check().unwrap_err().to_string(), format!("console.socket={}: {must}", "x".repeat(108)));
+        let zero = ConsoleOption::Socket { socket: "a\0b".into() };
+        assert_eq!(zero.check().unwrap_err().to_string(), "console.socket=a\0b: has a zero byte: must have none");
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The socket device: connections between programs of the guest and of the host.
 
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +21,6 @@ const CID_MIN: u32 = 3;
 const CID: &str = "must be a context id, 3 to 4294967294";
 /// An address has 108 bytes, and the longest path is that of port 4294967295 with a zero behind it.
 const PATH_MAX: usize = 108 - "_4294967295".len() - 1;
-const PATH: &str = "must have 1 to 96 bytes";
 
 /// A socket device whose socket is still to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,10 +78,8 @@ impl VsockOption {
         if !(CID_MIN..u32::MAX).contains(&self.cid) {
             return Err(FieldError::new("cid", &self.cid, CID));
         }
-        if !(1..=PATH_MAX).contains(&self.socket.as_os_str().as_bytes().len()) {
-            return Err(FieldError::new("socket", &self.socket.display(), PATH));
-        }
-        Ok(())
+        let wrong = |must: String| FieldError::new("socket", &self.socket.display(), &must);
+        listener::check(&self.socket, PATH_MAX).map_err(wrong)
     }
 
     /// Where its socket is to be.
@@ -139,7 +135,8 @@ mod tests {
             assert_eq!(parse(text), Err(expected), "{text}");
         }
         assert!(parse(&format!("cid=3,socket={}", "x".repeat(PATH_MAX))).is_ok());
-        assert!(PATH.ends_with(&format!("1 to {PATH_MAX} bytes")));
+        let zero: VsockOption = serde_json::from_str(r#"{"cid": 3, "socket": "a\u0000"}"#).unwrap();
+        assert_eq!(zero.check().unwrap_err().alone(), "socket=a\0: has a zero byte: must have none");
         let text = include_str!("../../../docs/vsock.md");
         assert!(text.contains(&format!("at least {CID_MIN};")) && text.contains(&format!("at most {PATH_MAX} bytes")));
     }
