@@ -82,14 +82,17 @@ fn one_owner() -> Result<(), Failed> {
 }
 
 fn replaced() -> Result<(), Failed> {
-    let server = Server::start();
+    let mut server = Server::start();
+    let socket = server.socket();
     Command::new("kill").args(["-KILL", &server.pid().to_string()]).status()?;
-    let directory = tempfile::tempdir()?;
-    let stale = directory.path().join("socket");
-    drop(UnixListener::bind(&stale)?);
-    let mut child = Command::new(FLATBOOT).arg("--api-socket").arg(&stale).spawn()?;
-    let stream = connected(&mut child, &stale)?;
-    shut_down(child, stream)
+    while !server.is_over() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    require(socket.exists(), || "it was not left behind".to_owned())?;
+    let mut child = Command::new(FLATBOOT).arg("--api-socket").arg(&socket).spawn()?;
+    let stream = connected(&mut child, &socket)?;
+    shut_down(child, stream)?;
+    require(left(&server).is_empty(), || format!("{:?} are left", left(&server)))
 }
 
 /// A connection to the server that `child` is going to be.
