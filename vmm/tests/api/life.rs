@@ -182,6 +182,10 @@ fn life() -> Result<(), Failed> {
     goes_on(&mut server);
     put(&server, "vm.shutdown", "")?;
     require(state(&server) == "Shutdown", || server.info().to_string())?;
+    for (name, expected) in [("vm.resume", 404), ("vm.pause", 405)] {
+        let (status, text) = server.ask("PUT", name, "");
+        require(status == expected && text.contains("the VM is over: must be"), || format!("{name} {status} {text}"))?;
+    }
     put(&server, "vm.boot", "")?;
     goes_on(&mut server);
     put(&server, "vm.delete", "")?;
