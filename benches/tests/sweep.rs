@@ -224,8 +224,8 @@ fn wait_for(ready: impl Fn() -> bool) {
 
 #[test]
 fn a_stopped_sweep_is_resumed_where_it_was() {
-    // The third boot hangs until it is told not to.
-    let script = format!("echo x >> count; [ $(wc -l < count) = 3 ] && {{ echo $$ > pid; exec sleep 1000; }}; {INIT}");
+    // The fourth boot hangs until it is told not to.
+    let script = format!("echo x >> count; [ $(wc -l < count) = 4 ] && {{ echo $$ > pid; exec sleep 1000; }}; {INIT}");
     let lab = Lab::new(&script);
     let args = ["--vmm", "qemu=vmm", "--memory", "1G,2G", "--mode", "serial", "--runs", "1"];
     let mut sweep = lab.command(&args).stderr(Stdio::piped()).spawn().unwrap();
@@ -235,7 +235,7 @@ fn a_stopped_sweep_is_resumed_where_it_was() {
     let pid = fs::read_to_string(lab.path("pid")).unwrap();
     wait_for(|| !Path::new("/proc").join(pid.trim()).exists());
     let stopped = lab.results();
-    assert_eq!(stopped.boots.len(), 2, "the boot in flight is lost, and no other");
+    assert_eq!(stopped.boots.len(), 3, "the boot in flight is lost, and no other");
 
     refuses(&lab, &args, &["r.json", "exists", "--resume"]);
     let other = ["--vmm", "qemu=vmm", "--memory", "1G,2G", "--mode", "serial", "--runs", "2", "--resume"];
@@ -243,10 +243,13 @@ fn a_stopped_sweep_is_resumed_where_it_was() {
     let output = lab.run(&[&args[..], &["--resume"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let resumed = lab.results();
-    assert!(resumed.is_complete() && resumed.boots[..2] == stopped.boots[..]);
+    assert!(resumed.is_complete() && resumed.boots[..2] == stopped.boots[..2]);
+    assert_ne!(resumed.boots[2], stopped.boots[2], "boots of one round run right after one another");
+    let boots = || fs::read_to_string(lab.path("count")).unwrap().lines().count();
+    assert_eq!(boots(), 4 + 2 + 2, "a warm-up round of the resumed sweep's own comes first");
     // Of a complete sweep nothing is left to do.
     assert!(lab.run(&[&args[..], &["--resume"]].concat()).status.success());
-    assert_eq!(lab.results(), resumed);
+    assert_eq!((lab.results(), boots()), (resumed, 8));
 
     fs::write(lab.path("vmlinux"), "another kernel").unwrap();
     fs::write(lab.path("config"), "CONFIG_X=y").unwrap();

@@ -300,4 +300,15 @@ impl Results {
     pub fn is_complete(&self) -> bool {
         self.boots.len() as u64 == self.sweep.boots_wanted()
     }
+
+    /// Whole rounds in it, the warm-up round included.
+    pub(crate) fn rounds(&self) -> u32 {
+        u32::try_from(self.boots.len() as u64 / self.sweep.boots_of_a_round()).unwrap_or(u32::MAX)
+    }
+
+    /// Without boots of a round that is not whole: the boots of a round run right after one another, on one node.
+    pub(crate) fn cut_to_whole_rounds(&mut self) {
+        let rounds = self.rounds();
+        self.boots.retain(|boot| boot.round < rounds);
+    }
 }

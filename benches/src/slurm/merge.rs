@@ -7,15 +7,13 @@ use crate::results::{Boot, End, Results, Sweep};
 
 /// Whole rounds in it that count; the warm-up round is not one.
 pub(super) fn rounds(results: &Results) -> u32 {
-    let rounds = (results.boots.len() as u64 / results.sweep.boots_of_a_round()).saturating_sub(1);
-    u32::try_from(rounds).unwrap_or(u32::MAX)
+    results.rounds().saturating_sub(1)
 }
 
-/// The same without boots of a round that is not whole: rounds stay together on a node. None if not even the warm-up is whole.
+/// The same without boots of a round that is not whole; none if not even the warm-up is whole.
 pub(super) fn whole_rounds(mut results: Results) -> Option<Results> {
-    let next = rounds(&results) + 1;
-    results.boots.retain(|boot| boot.round < next);
-    (results.boots.len() as u64 >= results.sweep.boots_of_a_round()).then_some(results)
+    results.cut_to_whole_rounds();
+    (!results.boots.is_empty()).then_some(results)
 }
 
 /// Why nothing is to be had of `part`, if no guest of it reached init: its node cannot run VMs.

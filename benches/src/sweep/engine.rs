@@ -96,7 +96,11 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     let guest = GuestFacts { userland: images.userland.as_deref().and_then(setup::recipe), ..guest };
     let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms);
     let mut results = match earlier {
-        Some(earlier) => same(&request.out, earlier, &facts)?,
+        Some(earlier) => {
+            let mut earlier = same(&request.out, earlier, &facts)?;
+            earlier.cut_to_whole_rounds();
+            earlier
+        }
         None => {
             Results { format: FORMAT.to_owned(), version: VERSION, sweep: sweep(request), facts, boots: Vec::new() }
         }
@@ -323,24 +327,22 @@ impl Bench {
         }
     }
 
+    /// Boots what is missing, by whole rounds. Where some are there, a warm-up round that is not kept comes before the others: what
+    /// it warms up may be cold again.
     fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<()> {
-        let sweep = results.sweep.clone();
+        let (sweep, done) = (results.sweep.clone(), results.rounds());
+        if results.is_complete() {
+            return Ok(());
+        }
         let all = sweep.boots_wanted();
         let node = env::var("SLURMD_NODENAME").ok();
+        let turns: Vec<_> = sweep.turns().filter(|(_, round)| *round == 0 || *round >= done).collect();
         let progress = Progress::begin("sweep".to_owned());
-        progress.expect(usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(results.boots.len()));
-        let mut end = 0;
-        for (variant, round) in sweep.turns() {
+        progress.expect(turns.iter().map(|(variant, _)| sweep.variants[*variant].boots()).sum());
+        for (variant, round) in turns {
             if stop.is_asked() {
                 break;
             }
-            let begin = end;
-            end += sweep.variants[variant].boots();
-            if results.boots.len() >= end {
-                continue;
-            }
-            // Of a fleet that the file has a part of.
-            results.boots.truncate(begin);
             let rounds = if round == 0 { "warm-up".to_owned() } else { format!("round {round} of {}", sweep.runs) };
             let what = format!("{rounds}  {}", describe(&sweep.variants[variant]));
             progress.show(&what);
@@ -350,11 +352,13 @@ impl Bench {
                 break;
             }
             let (result, reached) = told(&ends);
-            progress.say(&format!("{end:>4}/{all}  {what}  {result}"), reached);
             progress.done(ends.len());
-            let boot = |end| Boot { variant, round, node: node.clone(), end };
-            results.boots.extend(ends.into_iter().map(boot));
-            results::save(results, out)?;
+            if round >= done {
+                let boot = |end| Boot { variant, round, node: node.clone(), end };
+                results.boots.extend(ends.into_iter().map(boot));
+                results::save(results, out)?;
+            }
+            progress.say(&format!("{:>4}/{all}  {what}  {result}", results.boots.len()), reached);
         }
         Ok(())
     }
