@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use crate::modes::STOCK;
-use crate::results::{Group, Variant};
+use crate::results::{Group, Sample, Variant};
 use crate::stats::{self, Interval, Resampled, median};
 use crate::sweep::describe;
 use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
@@ -31,7 +31,7 @@ pub(crate) struct Rate {
     pub(crate) median: Option<u64>,
     /// The median of the [`Yardstick`], if it did the same.
     pub(crate) yardstick: Option<u64>,
-    /// The median of the ratios within each round, the variant's over the yardstick's.
+    /// The median of the ratios within each round that both got done, the variant's over the yardstick's.
     pub(crate) by_round: Option<f64>,
     /// The ratio of the medians …
     pub(crate) ratio: Option<f64>,
@@ -105,11 +105,12 @@ impl Yardstick {
 
 impl Rate {
     fn of(workload: &'static Workload, group: &Group<'_>, yardstick: Option<&Group<'_>>) -> Self {
-        let read = |group: &Group<'_>| group.values(|sample| sample.work.get(workload.name).copied());
-        let in_order = |group: &Group<'_>| -> Vec<u64> {
-            group.samples.iter().filter_map(|sample| sample.work.get(workload.name).copied()).collect()
+        let done = |sample: &Sample| sample.work.get(workload.name).copied();
+        let by_round = |yardstick: &Group<'_>| {
+            let (own, other) = group.paired(yardstick, done);
+            stats::ratio_by_round(&own, &other)
         };
-        let (own, other) = (read(group), yardstick.map(read).unwrap_or_default());
+        let (own, other) = (group.values(done), yardstick.map(|group| group.values(done)).unwrap_or_default());
         let n = if yardstick.is_some() { own.len().min(other.len()) } else { own.len() };
         let resampled = Resampled::ratio_of_medians(&own, &other);
         Self {
@@ -117,7 +118,7 @@ impl Rate {
             n,
             median: median(&own),
             yardstick: median(&other),
-            by_round: yardstick.and_then(|yardstick| stats::ratio_by_round(&in_order(group), &in_order(yardstick))),
+            by_round: yardstick.and_then(by_round),
             ratio: resampled.as_ref().map(|resampled| resampled.ratio),
             interval: resampled.and_then(|resampled| resampled.shown(n)),
         }
@@ -183,6 +184,19 @@ pub(crate) mod tests {
         assert_eq!((rate.workload.name, rate.n, rate.median, rate.yardstick), ("read-32", 7, Some(127), Some(107)));
         assert!(rate.by_round.is_some_and(|ratio| (1.18..1.20).contains(&ratio)), "{rate:?}");
         assert_eq!(rate.interval.and_then(Interval::differs), None, "noise of a factor of ten hides it");
+    }
+
+    #[test]
+    fn rounds_that_one_of_the_two_lost_are_left_out() {
+        // Each round is ten times as fast as the one before, so that no round can stand for another.
+        let mut results = worked("tx-1", |variant, round| [3, 2][variant] * 10u64.pow(round));
+        let mut fail = |variant: usize, round: u32| {
+            let failed = |boot: &&mut crate::results::Boot| (boot.variant, boot.round) == (variant, round);
+            let boot = results.boots.iter_mut().find(failed).unwrap();
+            boot.end = End::Failed { why: "no init".to_owned(), console: Vec::new() };
+            rates(&groups(&results))[0].rates[0].by_round
+        };
+        assert_eq!([fail(0, 2), fail(1, 5)], [Some(1.5), Some(1.5)]);
     }
 
     #[test]

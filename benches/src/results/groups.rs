@@ -72,6 +72,16 @@ impl Group<'_> {
         ascending(self.samples.iter().filter_map(|sample| read(sample)))
     }
 
+    /// What `read` gives for this group and for `other` in each round in which it gives something for both, in order.
+    pub(crate) fn paired(&self, other: &Self, read: impl Fn(&Sample) -> Option<u64>) -> (Vec<u64>, Vec<u64>) {
+        let of_round = |group: &Self| -> BTreeMap<u32, u64> {
+            let rounds = group.rounds.iter().zip(&group.samples);
+            rounds.filter_map(|(round, sample)| Some((*round, read(sample)?))).collect()
+        };
+        let others = of_round(other);
+        of_round(self).into_iter().filter_map(|(round, own)| Some((own, *others.get(&round)?))).unzip()
+    }
+
     /// The samples of each round.
     pub(crate) fn by_round(&self) -> BTreeMap<u32, Vec<&Sample>> {
         let mut rounds: BTreeMap<_, Vec<_>> = BTreeMap::new();

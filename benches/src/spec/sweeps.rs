@@ -116,8 +116,8 @@ impl SweepClaim {
         let (holds, measured) = match self.measure {
             Measure::Growth(_) if groups.len() < 2 => bail!(NO_SIZES),
             Measure::Growth(bound) => {
-                let rounds = |group: &Group<'_>| group.samples.iter().map(|sample| sample.init_ns).collect::<Vec<_>>();
-                let ratio = stats::ratio_by_round(&rounds(largest), &rounds(smallest)).unwrap_or(f64::NAN);
+                let (above, below) = largest.paired(smallest, |sample| Some(sample.init_ns));
+                let ratio = stats::ratio_by_round(&above, &below).unwrap_or(f64::NAN);
                 let of = |group: &Group<'_>| milliseconds(median(&group.inits()));
                 (bound.holds(ratio), format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(largest), of(smallest)))
             }
