@@ -41,9 +41,6 @@ pub enum Measure {
     HostMemory(u64),
     /// What guests got done over what its yardstick did, median of the rounds, of the workload that fares worst.
     Work(Bound),
-    /// The same where both do about as much: the most that the interval has room for, of the workload where that is least. Of
-    /// many medians the least is below by chance.
-    WorkShown(Bound),
     /// By how many per cent [`super::clocks`] differ: at most so many.
     Clocks(f64),
 }
@@ -74,7 +71,7 @@ impl SweepClaim {
     /// What the number must be, in words.
     pub(super) fn bound(&self) -> String {
         match self.measure {
-            Measure::Growth(bound) | Measure::Work(bound) | Measure::WorkShown(bound) => bound.to_string(),
+            Measure::Growth(bound) | Measure::Work(bound) => bound.to_string(),
             Measure::HostMemory(mib) => format!("at most {mib} MiB"),
             Measure::Clocks(percent) => format!("at most {percent} %"),
         }
@@ -83,7 +80,7 @@ impl SweepClaim {
     /// The same, with what it is a ratio of.
     pub(super) fn in_short(&self) -> String {
         match self.measure {
-            Measure::Growth(_) | Measure::Work(_) | Measure::WorkShown(_) => self.bound() + " ×",
+            Measure::Growth(_) | Measure::Work(_) => self.bound() + " ×",
             Measure::HostMemory(_) | Measure::Clocks(_) => self.bound(),
         }
     }
@@ -93,7 +90,9 @@ impl SweepClaim {
         match self.measure {
             Measure::Growth(Bound::AtMost(most)) if most < CLOSEST => runs.saturating_mul(ROUNDS_OF_CLOSEST_BOUNDS),
             Measure::Growth(_) => runs.saturating_mul(ROUNDS_OF_CLOSE_BOUNDS),
-            Measure::HostMemory(_) | Measure::Work(_) | Measure::WorkShown(_) | Measure::Clocks(_) => runs,
+            // Both are to do about as much.
+            Measure::Work(Bound::AtLeast(least)) if least < 1.0 => runs.saturating_mul(ROUNDS_OF_CLOSE_BOUNDS),
+            Measure::HostMemory(_) | Measure::Work(_) | Measure::Clocks(_) => runs,
         }
     }
 
@@ -105,10 +104,8 @@ impl SweepClaim {
             bail!(failure(group));
         }
         all_work(&groups, &results.sweep.work)?;
-        match self.measure {
-            Measure::Work(bound) => return work(&groups, bound, |rate| rate.by_round),
-            Measure::WorkShown(bound) => return work(&groups, bound, |rate| Some(rate.interval?.high)),
-            Measure::Growth(_) | Measure::HostMemory(_) | Measure::Clocks(_) => {}
+        if let Measure::Work(bound) = self.measure {
+            return work(&groups, bound);
         }
         let (Some(smallest), Some(largest)) = (groups.first(), groups.last()) else { bail!(NO_SIZES) };
         let runs =
@@ -129,7 +126,7 @@ impl SweepClaim {
                 let is = clocks::difference(largest.samples.iter().copied())?;
                 (is <= percent, format!("{is:.2} %  (median of {runs})"))
             }
-            Measure::Work(_) | Measure::WorkShown(_) => bail!(NO_WORK),
+            Measure::Work(_) => bail!(NO_WORK),
         };
         let status = if holds { Status::Held } else { Status::Missed };
         Ok(Outcome { status, measured, details: groups.iter().map(line).collect() })
@@ -146,17 +143,16 @@ fn all_work(groups: &[Group<'_>], work: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the workload that fares worst holds `bound`, by what `read` says of each.
-fn work(groups: &[Group<'_>], bound: Bound, read: fn(&Rate) -> Option<f64>) -> Result<Outcome> {
+/// Whether the workload that fares worst holds `bound`.
+fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome> {
     let all = rates(groups);
-    let compared = all.iter().flat_map(|variant| &variant.rates).filter_map(|rate| Some((read(rate)?, rate)));
+    let compared = all.iter().flat_map(|variant| &variant.rates).filter_map(|rate| Some((rate.by_round?, rate)));
     let (ratio, worst) = compared.min_by(|(a, _), (b, _)| a.total_cmp(b)).context(NO_WORK)?;
     let told = |rate: &Rate| {
         let median = |median: Option<u64>| median.map_or_else(|| "-".to_owned(), |median| rate.show(median));
-        let interval = rate.interval.map(|interval| format!(", interval {:.2} to {:.2}", interval.low, interval.high));
         let ratio = rate.by_round.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         let (own, other) = (median(rate.median), median(rate.yardstick));
-        format!("{:<10}  {ratio:>5} ×  ({own} / {other}{})", rate.workload.name, interval.unwrap_or_default())
+        format!("{:<10}  {ratio:>5} ×  ({own} / {other})", rate.workload.name)
     };
     let status = if bound.holds(ratio) { Status::Held } else { Status::Missed };
     let details = all.iter().flat_map(|variant| &variant.rates).map(told).collect();
@@ -217,6 +213,7 @@ mod tests {
     fn the_closer_the_bound_the_more_rounds() {
         let rounds = |measure| claim(measure).rounds(10);
         assert_eq!([1.03, 1.05, 1.1].map(|most| rounds(Measure::Growth(Bound::AtMost(most)))), [60, 30, 30]);
+        assert_eq!([0.97, 1.0].map(|least| rounds(Measure::Work(Bound::AtLeast(least)))), [30, 10]);
         assert_eq!(rounds(Measure::HostMemory(40)), 10);
     }
 
@@ -278,12 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_may_do_is_not_less() {
+    fn work_is_judged_by_the_rounds_and_not_by_their_noise() {
         let with = |ours: u64| {
-            let results = worked("tx-1", |variant, round| [ours, 1000][variant] + u64::from(round * 7919 % 5) * 20);
-            judged(Measure::WorkShown(Bound::AtLeast(0.97)), &results).status
+            // What slows a round tenfold slows both.
+            let results = worked("tx-1", |variant, round| [ours, 1000][variant] * [1, 10][(round % 2) as usize]);
+            judged(Measure::Work(Bound::AtLeast(0.97)), &results).status
         };
-        assert_eq!([1000, 960, 800].map(with), [Status::Held, Status::Held, Status::Missed]);
+        assert_eq!([1000, 970, 960].map(with), [Status::Held, Status::Held, Status::Missed]);
     }
 
     #[test]
