@@ -251,6 +251,9 @@ fn a_stopped_sweep_is_resumed_where_it_was() {
     assert!(lab.run(&[&args[..], &["--resume"]].concat()).status.success());
     assert_eq!((lab.results(), boots()), (resumed, 8));
 
+    lab.fake("vmm", "# of the same version");
+    refuses(&lab, &[&args[..], &["--resume"]].concat(), &["r.json", "the programs differ: qemu "]);
+    lab.fake("vmm", &script);
     fs::write(lab.path("vmlinux"), "another kernel").unwrap();
     fs::write(lab.path("config"), "CONFIG_X=y").unwrap();
     refuses(&lab, &[&args[..], &["--resume"]].concat(), &["r.json", "the guest"]);

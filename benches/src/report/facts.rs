@@ -37,7 +37,7 @@ pub(super) fn facts(sources: &[&Source]) -> Markup {
 }
 
 fn of(results: &Results) -> Vec<(String, String)> {
-    let Facts { host, guest, versions, revision, began_unix_s } = &results.facts;
+    let Facts { host, guest, versions, programs, revision, began_unix_s } = &results.facts;
     let unknown = || "unknown".to_owned();
     let mut facts = vec![
         ("Began", date(*began_unix_s)),
@@ -62,7 +62,9 @@ fn of(results: &Results) -> Vec<(String, String)> {
     }
     facts.extend(results.nodes().map(|nodes| ("Nodes", nodes)));
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
-    facts.chain(versions.iter().map(|(program, version)| (format!("{program} says"), version.clone()))).collect()
+    let versions = versions.iter().map(|(program, version)| (format!("{program} says"), version.clone()));
+    let hashes = programs.iter().map(|(program, hash)| (format!("{program}, SHA-256"), hash.clone()));
+    facts.chain(versions).chain(hashes).collect()
 }
 
 /// What there is of what was wanted.

@@ -121,6 +121,9 @@ pub struct Facts {
     pub guest: GuestFacts,
     /// What each program says of its version, by its name.
     pub versions: BTreeMap<String, String>,
+    /// SHA-256 of each VMM, by its name, and of the firmware. Files of before it was recorded have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, String>,
     /// Revision of the source tree, with `-dirty` if it had changes; none outside a tree.
     pub revision: Option<String>,
     /// When the sweep began, in seconds since 1970.
@@ -228,20 +231,6 @@ pub struct Mark {
     pub name: String,
     /// Whether the guest said so, and not the VMM.
     pub guest: bool,
-}
-
-impl Facts {
-    /// In what `other` is of another kind, with what is here and there: samples of two kinds of host, or of two kernels, do not go
-    /// into one file. Like machines differ a little in the memory that their kernels count.
-    pub(crate) fn unlike(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let host = |facts: &Self| format!("{:?}", HostFacts { memory_bytes: 0, ..facts.host.clone() });
-        let facts = [
-            ("the host", host(self), host(other)),
-            ("the guest", format!("{:?}", self.guest), format!("{:?}", other.guest)),
-            ("the versions", format!("{:?}", self.versions), format!("{:?}", other.versions)),
-        ];
-        facts.into_iter().find(|(_, here, there)| here != there)
-    }
 }
 
 impl Sample {

@@ -4,6 +4,7 @@
 //! Times are integer nanoseconds since just before the VMM's exec, on the clock of the host that it ran in; sizes are bytes.
 //! Nothing is averaged here: a file holds raw samples, [`crate::stats`] reads numbers off them.
 
+mod alike;
 mod blocks;
 mod check;
 mod file;

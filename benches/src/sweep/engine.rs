@@ -94,7 +94,7 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     let images = &bench.images;
     let guest = setup::guest(&images.kernel, images.stock.as_deref(), &bench.initramfs())?;
     let guest = GuestFacts { userland: images.userland.as_deref().and_then(setup::recipe), ..guest };
-    let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms);
+    let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms)?;
     let mut results = match earlier {
         Some(earlier) => {
             let mut earlier = same(&request.out, earlier, &facts)?;
@@ -487,5 +487,20 @@ mod tests {
         assert_eq!(with(|now| now.host.memory_bytes -= 4096), Ok(()));
         let error = with(|now| now.host.kernel = "7.0".to_owned()).unwrap_err();
         assert!(error.starts_with("r.json: cannot be resumed: the host differ: "), "{error}");
+    }
+
+    #[test]
+    fn a_sweep_goes_on_with_the_programs_that_it_began_with() {
+        let earlier = fixture::sweep(vec![fixture::variant("flatboot", "async", fixture::GIB)], 1, |_, _| 1);
+        let facts = |hash: &str, revision: &str| Facts {
+            programs: [("flatboot".to_owned(), hash.repeat(64))].into(),
+            revision: Some(revision.to_owned()),
+            ..earlier.facts.clone()
+        };
+        let then = facts("a", "1");
+        let differs = |now: &Facts| then.unlike(now).map(|(what, was, is)| format!("{what}: {was}, {is}"));
+        assert_eq!(differs(&facts("b", "1")).unwrap(), "the programs: flatboot aaaaaaaaaaaa, flatboot bbbbbbbbbbbb");
+        assert_eq!(differs(&facts("a", "1-dirty")).unwrap(), "the revisions: 1, 1-dirty");
+        assert_eq!([&facts("a", "1"), &earlier.facts].map(differs), [None, None], "an older file has neither");
     }
 }

@@ -153,5 +153,6 @@ fn facts() -> Facts {
         revision: Some("1234567".to_owned()),
         // 2026-11-20 14:12 UTC
         began_unix_s: 1_795_183_920,
+        ..Facts::default()
     }
 }
