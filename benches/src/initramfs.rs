@@ -35,7 +35,7 @@ pub fn host() -> Result<Vec<u8>> {
 /// Writes the tiny guest's initramfs to `out`: all of it or nothing.
 pub fn write_guest(out: &Path) -> Result<()> {
     let bytes = guest()?;
-    atomic_file::write(out, &bytes).with_context(|| format!("{}: cannot write it", out.display()))
+    atomic_file::write(out, &bytes).map(drop).with_context(|| format!("{}: cannot write it", out.display()))
 }
 
 /// `/init`, the directories that it mounts on, and the console that the kernel opens for it.

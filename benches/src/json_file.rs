@@ -32,15 +32,18 @@ fn unpacked(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Makes `path` hold `value`, all of it or nothing: a power cut leaves the old file or the new one.
 pub(crate) fn write(value: &impl Serialize, path: &Path) -> anyhow::Result<()> {
-    let written = || {
-        let mut bytes = serde_json::to_vec_pretty(value)?;
-        bytes.push(b'\n');
-        if path.extension().is_some_and(|end| end == "zst") {
-            bytes = zstd::encode_all(&*bytes, zstd::DEFAULT_COMPRESSION_LEVEL)?;
-        }
-        atomic_file::write(path, &bytes)
-    };
-    written().with_context(|| format!("{}: cannot be written", path.display()))
+    let written = || atomic_file::write(path, &bytes(value, path)?).map_err(anyhow::Error::from);
+    written().map(drop).with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// What a file at `path` is to hold.
+pub(crate) fn bytes(value: &impl Serialize, path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(value)?;
+    bytes.push(b'\n');
+    if path.extension().is_some_and(|end| end == "zst") {
+        bytes = zstd::encode_all(&*bytes, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

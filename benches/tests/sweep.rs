@@ -230,6 +230,7 @@ fn a_stopped_sweep_is_resumed_where_it_was() {
     let args = ["--vmm", "qemu=vmm", "--memory", "1G,2G", "--mode", "serial", "--runs", "1"];
     let mut sweep = lab.command(&args).stderr(Stdio::piped()).spawn().unwrap();
     wait_for(|| fs::read_to_string(lab.path("pid")).is_ok_and(|pid| pid.ends_with('\n')));
+    refuses(&lab, &[&args[..], &["--resume"]].concat(), &["--out r.json", "another sweep writes it"]);
     kill_process(Pid::from_raw(i32::try_from(sweep.id()).unwrap()).unwrap(), Signal::INT).unwrap();
     assert_eq!(sweep.wait().unwrap().code(), Some(3));
     let pid = fs::read_to_string(lab.path("pid")).unwrap();

@@ -57,7 +57,9 @@ pub(super) fn refuse_other_files(path: &Path) -> Result<(), ReportError> {
 
 /// Writes `path` whole or not at all.
 pub(super) fn write(path: &Path, html: &str) -> anyhow::Result<()> {
-    atomic_file::write(path, html.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))
+    atomic_file::write(path, html.as_bytes())
+        .map(drop)
+        .with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 #[cfg(test)]

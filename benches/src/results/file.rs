@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::error::Category;
 
+use crate::json_file;
 use crate::terminal::{plain, size};
-use crate::{atomic_file, json_file};
 
 use super::check;
 use super::format::{FORMAT, Results, VERSION};
@@ -87,11 +87,6 @@ fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
         Category::Eof => format!("cut short: it ends at line {}, in the middle of a value", error.line()),
         _ => other(&error.to_string()),
     })
-}
-
-/// Whether a file can be made where `path` is to be.
-pub fn can_save(path: &Path) -> anyhow::Result<()> {
-    atomic_file::can_write(path).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 /// Writes `path` whole or not at all: a power cut leaves the old file or the new one. It is compressed if its name ends in `.zst`.

@@ -10,14 +10,16 @@ mod check;
 mod file;
 mod format;
 mod groups;
+mod output;
 mod words;
 
 pub(crate) use blocks::is_shapes;
 pub use blocks::{Block, blocks};
 pub(crate) use file::MOST_BOOTS;
-pub use file::{can_save, load, save};
+pub use file::{load, save};
 pub use format::{
     Boot, End, FORMAT, Facts, GuestFacts, HostFacts, HostPages, Mark, Results, Sample, Start, Sweep, VERSION, Variant,
 };
 pub use groups::{Group, groups};
+pub(crate) use output::Output;
 pub(crate) use words::short;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress::Progress;
-use crate::results::{self, Results, Sweep};
+use crate::results::{self, Output, Results, Sweep};
 use crate::sweep::{self, Finished, Request, Stop};
 use cluster::Job;
 
@@ -34,8 +34,9 @@ pub struct Spread {
 
 /// Runs the sweep that `request` describes, or the rest of it, on the cluster.
 pub fn run(request: &Request, spread: &Spread, stop: &Stop) -> Result<Finished> {
+    let out = Output::open(&request.out, request.resume)?;
     let sweep = sweep::prepare(request)?;
-    let mut merged = Merged { out: &request.out, sweep: &sweep, results: None };
+    let mut merged = Merged { out, sweep: &sweep, results: None };
     if request.resume {
         merged.results = merge::whole_rounds(sweep::resumed(&request.out, &sweep)?);
     }
@@ -51,7 +52,7 @@ pub fn run(request: &Request, spread: &Spread, stop: &Stop) -> Result<Finished> 
 
 /// What has been measured so far; the file is written as it grows.
 struct Merged<'a> {
-    out: &'a Path,
+    out: Output<'a>,
     sweep: &'a Sweep,
     results: Option<Results>,
 }
@@ -78,7 +79,7 @@ impl Merged<'_> {
 
     fn add(&mut self, part: Results) -> Result<()> {
         let results = merge::merge(self.sweep, self.results.take(), part)?;
-        results::save(&results, self.out)?;
+        self.out.save(&results)?;
         self.results = Some(results);
         Ok(())
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sweep itself: setup, then boot after boot, each saved before the next begins.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use flatboot_handoff::SECTION_SIZE;
@@ -22,7 +22,7 @@ use crate::modes::{Mode, STOCK};
 use crate::observe::{Order, Surroundings, Until};
 use crate::progress::Progress;
 use crate::results::{
-    self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, MOST_BOOTS, Results, Start, Sweep, VERSION, Variant,
+    self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, MOST_BOOTS, Output, Results, Start, Sweep, VERSION, Variant,
 };
 use crate::terminal::size;
 use crate::work::{self, DISK_MIB, READ_TIMES, Task, Workload};
@@ -85,6 +85,7 @@ pub fn prepare(request: &Request) -> Result<Sweep> {
 /// Runs the sweep that `request` describes, or the rest of it.
 pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     check(request)?;
+    let mut out = Output::open(&request.out, request.resume)?;
     let vmms = request.vmms.iter().map(setup::vmm).collect::<Result<Vec<_>, _>>()?;
     let earlier = request.resume.then(|| resumed(&request.out, &sweep(request))).transpose()?;
     let bench = Bench::open(request, vmms)?;
@@ -105,8 +106,8 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
             Results { format: FORMAT.to_owned(), version: VERSION, sweep: sweep(request), facts, boots: Vec::new() }
         }
     };
-    results::save(&results, &request.out)?;
-    bench.boots(&mut results, &request.out, stop)?;
+    out.save(&results)?;
+    bench.boots(&mut results, &mut out, stop)?;
     Ok(if results.is_complete() { Finished::Complete(results) } else { Finished::Stopped(results) })
 }
 
@@ -137,15 +138,7 @@ fn check(request: &Request) -> Result<()> {
         "--runs {}: {boots} boots, but a results file has room for {MOST_BOOTS}",
         request.runs
     );
-    let out = request.out.display();
-    match fs::symlink_metadata(&request.out) {
-        Ok(meta) if meta.is_dir() => bail!("--out {out}: is a directory; name a file"),
-        Ok(_) if !request.resume => bail!("--out {out}: exists; --resume goes on with it, another --out starts anew"),
-        Err(_) if request.resume => bail!("--out {out}: not there; without --resume a new sweep begins"),
-        _ => {}
-    }
-    // Now, and not after minutes of builds and boots.
-    results::can_save(&request.out)
+    Ok(())
 }
 
 /// VMs that are restored, or whose memory changes, are flatboot's alone, and do nothing else meanwhile.
@@ -329,7 +322,7 @@ impl Bench {
 
     /// Boots what is missing, by whole rounds. Where some are there, a warm-up round that is not kept comes before the others: what
     /// it warms up may be cold again.
-    fn boots(&self, results: &mut Results, out: &Path, stop: &Stop) -> Result<()> {
+    fn boots(&self, results: &mut Results, out: &mut Output<'_>, stop: &Stop) -> Result<()> {
         let (sweep, done) = (results.sweep.clone(), results.rounds());
         if results.is_complete() {
             return Ok(());
@@ -356,7 +349,7 @@ impl Bench {
             if round >= done {
                 let boot = |end| Boot { variant, round, node: node.clone(), end };
                 results.boots.extend(ends.into_iter().map(boot));
-                results::save(results, out)?;
+                out.save(results)?;
             }
             progress.say(&format!("{:>4}/{all}  {what}  {result}", results.boots.len()), reached);
         }
