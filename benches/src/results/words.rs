@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use super::format::{Facts, HostFacts, Results};
 use crate::terminal::{bytes, count, when};
 
+/// What ran without Slurm has no node.
+const NO_NODE: &str = "outside the cluster";
 /// Hexadecimal digits that tell builds apart.
 const DIGITS: usize = 12;
 
@@ -21,9 +23,10 @@ impl Results {
     /// The nodes of the cluster that the sweep was spread over: "a (11 boots), b (8 boots)"; none if it was not.
     pub(crate) fn nodes(&self) -> Option<String> {
         let mut boots = BTreeMap::new();
-        self.boots.iter().filter_map(|boot| boot.node.as_ref()).for_each(|node| *boots.entry(node).or_insert(0) += 1);
-        let nodes: Vec<_> = boots.iter().map(|(node, boots)| format!("{node} ({})", count(*boots, "boot"))).collect();
-        (!nodes.is_empty()).then(|| nodes.join(", "))
+        self.boots.iter().for_each(|boot| *boots.entry(boot.node.as_deref()).or_insert(0) += 1);
+        let words =
+            |(node, boots): (Option<&str>, usize)| format!("{} ({})", node.unwrap_or(NO_NODE), count(boots, "boot"));
+        boots.keys().any(Option::is_some).then(|| boots.into_iter().map(words).collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -85,6 +85,11 @@ mod tests {
         let seen = merged.boots.iter().map(|boot| (boot.variant, boot.round));
         assert!(seen.eq(whole.boots()), "in the order of a sweep");
         assert_eq!(merged.nodes().as_deref(), Some("a (6 boots), b (6 boots)"));
+        let mut elsewhere = merged.clone();
+        elsewhere.boots.iter_mut().skip(6).for_each(|boot| boot.node = None);
+        assert_eq!(elsewhere.nodes().as_deref(), Some("outside the cluster (6 boots), a (6 boots)"));
+        elsewhere.boots.iter_mut().for_each(|boot| boot.node = None);
+        assert_eq!(elsewhere.nodes(), None);
         let whole_of = |boots| {
             let mut broken = merged.clone();
             broken.boots.truncate(boots);
