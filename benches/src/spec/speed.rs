@@ -52,10 +52,10 @@ impl Claim {
         let status = if self.bound.holds(ratio) { Status::Held } else { Status::Missed };
         let of = |variant| milliseconds(samples.median(variant, self.step));
         let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
-        let measured = format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(self.above), of(self.below));
+        let measured = format!("{ratio:.3} ×  ({} / {} ms, {runs})", of(self.above), of(self.below));
         let mut details = vec![format!("from {} to {}:", self.step.0, self.step.1)];
         details.extend(samples.table(self.step).lines().map(str::to_owned));
-        details.push(format!("{} / {} = {ratio:.2}{}", self.above, self.below, (self.also)(samples, self.step)));
+        details.push(format!("{} / {} = {ratio:.3}{}", self.above, self.below, (self.also)(samples, self.step)));
         Outcome { status, measured, details }
     }
 }
@@ -252,9 +252,18 @@ mod tests {
     fn a_ratio_beyond_its_bound_is_missed() {
         let samples = samples(&[("x", 30_000_000), ("y", 20_000_000)]);
         let outcome = claim(Bound::AtLeast(1.5)).judge(&samples, 1);
-        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "1.50 ×  (30.00 / 20.00 ms, 1 run)"));
+        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "1.500 ×  (30.00 / 20.00 ms, 1 run)"));
         assert_eq!(claim(Bound::AtLeast(1.51)).judge(&samples, 1).status, Status::Missed);
         assert_eq!(claim(Bound::AtMost(1.49)).judge(&samples, 1).status, Status::Missed);
+    }
+
+    #[test]
+    fn what_misses_a_bound_does_not_look_like_it() {
+        let outcome = claim(Bound::AtMost(1.03)).judge(&samples(&[("x", 103_200_000), ("y", 100_000_000)]), 1);
+        assert_eq!(
+            (outcome.status, outcome.measured.split_once(" ×").map(|(ratio, _)| ratio)),
+            (Status::Missed, Some("1.032"))
+        );
     }
 
     #[test]

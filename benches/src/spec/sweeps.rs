@@ -116,7 +116,7 @@ impl SweepClaim {
                 let (above, below) = largest.paired(smallest, |sample| Some(sample.init_ns));
                 let ratio = stats::ratio_by_round(&above, &below).unwrap_or(f64::NAN);
                 let of = |group: &Group<'_>| milliseconds(median(&group.inits()));
-                (bound.holds(ratio), format!("{ratio:.2} ×  ({} / {} ms, {runs})", of(largest), of(smallest)))
+                (bound.holds(ratio), format!("{ratio:.3} ×  ({} / {} ms, {runs})", of(largest), of(smallest)))
             }
             Measure::HostMemory(mib) => {
                 let taken = median(&largest.memory()).unwrap_or(u64::MAX);
@@ -150,7 +150,7 @@ fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome> {
     let (ratio, worst) = compared.min_by(|(a, _), (b, _)| a.total_cmp(b)).context(NO_WORK)?;
     let told = |rate: &Rate| {
         let median = |median: Option<u64>| median.map_or_else(|| "-".to_owned(), |median| rate.show(median));
-        let ratio = rate.by_round.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let ratio = rate.by_round.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
         let (own, other) = (median(rate.median), median(rate.yardstick));
         format!("{:<10}  {ratio:>5} ×  ({own} / {other})", rate.workload.name)
     };
@@ -158,7 +158,7 @@ fn work(groups: &[Group<'_>], bound: Bound) -> Result<Outcome> {
     let details = all.iter().flat_map(|variant| &variant.rates).map(told).collect();
     Ok(Outcome {
         status,
-        measured: format!("{ratio:.2} ×  ({}, the least; {} runs)", worst.workload.name, worst.n),
+        measured: format!("{ratio:.3} ×  ({}, the least; {} runs)", worst.workload.name, worst.n),
         details,
     })
 }
@@ -222,7 +222,7 @@ mod tests {
         let outcome = judged(Measure::Growth(Bound::AtMost(1.1)), &sizes(110));
         assert_eq!(
             (outcome.status, outcome.measured.as_str()),
-            (Status::Held, "1.10 ×  (1100.00 / 1000.00 ms, 3 runs)")
+            (Status::Held, "1.100 ×  (1100.00 / 1000.00 ms, 3 runs)")
         );
         assert_eq!(judged(Measure::Growth(Bound::AtMost(1.1)), &sizes(111)).status, Status::Missed);
     }
@@ -238,7 +238,7 @@ mod tests {
     fn the_worst_workload_is_held_to_the_bound() {
         let results = worked("tx-1", |variant, round| [99, 100][variant] * u64::from(round + 1));
         let outcome = judged(Measure::Work(Bound::AtLeast(0.99)), &results);
-        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "0.99 ×  (tx-1, the least; 7 runs)"));
+        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "0.990 ×  (tx-1, the least; 7 runs)"));
         assert_eq!(judged(Measure::Work(Bound::AtLeast(1.0)), &results).status, Status::Missed);
         let idle = claim(Measure::Work(Bound::AtLeast(1.0))).judge(&sizes(100));
         assert_eq!(idle.unwrap_err().to_string(), NO_WORK);
