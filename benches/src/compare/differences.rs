@@ -28,14 +28,7 @@ impl Difference {
 
 /// What makes times incomparable.
 pub(super) fn hosts(a: &HostFacts, b: &HostFacts) -> Vec<Difference> {
-    let machine = |facts: &HostFacts| facts.machine_cpu_model.clone();
-    differing([
-        ("KVM", Some(a.kvm.clone()), Some(b.kvm.clone())),
-        ("CPU", Some(a.cpu_model.clone()), Some(b.cpu_model.clone())),
-        ("CPU of the machine below", machine(a), machine(b)),
-        ("CPUs", Some(a.cpus.to_string()), Some(b.cpus.to_string())),
-        ("host kernel", Some(a.kernel.clone()), Some(b.kernel.clone())),
-    ])
+    differing(a.identity().into_iter().zip(b.identity()).map(|((what, a), (_, b))| (what, a, b)))
 }
 
 /// What may be the very thing that is compared.
@@ -64,7 +57,7 @@ pub(super) fn others(a: &Results, b: &Results) -> Vec<Difference> {
     list
 }
 
-fn differing<const N: usize>(facts: [(&str, Option<String>, Option<String>); N]) -> Vec<Difference> {
+fn differing<'a>(facts: impl IntoIterator<Item = (&'a str, Option<String>, Option<String>)>) -> Vec<Difference> {
     let said = |fact: Option<String>| fact.map_or_else(|| "none".to_owned(), |text| plain(&text));
     facts
         .into_iter()

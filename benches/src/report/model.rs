@@ -49,7 +49,8 @@ pub(super) fn sources(files: Vec<(PathBuf, Results)>) -> Vec<Source> {
 pub(super) fn sections(sources: &[Source]) -> Vec<Section<'_>> {
     let mut hosts: Vec<Vec<&Source>> = Vec::new();
     for source in sources {
-        match hosts.iter_mut().find(|host| host[0].results.facts.host == source.results.facts.host) {
+        let identity = |source: &Source| source.results.facts.host.identity();
+        match hosts.iter_mut().find(|host| identity(host[0]) == identity(source)) {
             Some(host) => host.push(source),
             None => hosts.push(vec![source]),
         }
@@ -153,9 +154,10 @@ mod tests {
     #[test]
     fn files_of_other_hosts_are_apart() {
         let results = sweep(vec![variant("flatboot", "serial", GIB)], 1, |_, _| 1);
-        let mut other = results.clone();
+        let (mut other, mut later) = (results.clone(), results.clone());
         other.facts.host.kernel = "6.13".into();
-        let files = vec![("a".into(), results.clone()), ("b".into(), other), ("c".into(), results)];
+        later.facts.host.memory_bytes -= 4096;
+        let files = vec![("a".into(), results), ("b".into(), other), ("c".into(), later)];
         let sources = sources(files);
         let sections = sections(&sources);
         let names: Vec<Vec<_>> = sections.iter().map(|s| s.sources.iter().map(|f| f.name.as_str()).collect()).collect();
