@@ -33,7 +33,8 @@ struct Growth<'a> {
 /// Of the lines over the widest range the flattest, flatboot's with everything on if it has any; without such a line the
 /// fastest median.
 pub(super) fn headline(init: &Panels) -> Headline {
-    let lines = || init.plots.iter().flat_map(|plot| plot.tracks.iter().map(move |track| (plot, track)));
+    let tracks = || init.plots.iter().flat_map(|plot| plot.tracks.iter().map(move |track| (plot, track)));
+    let lines = || tracks().filter(|(_, track)| track.is_of_boots);
     let growths: Vec<_> = lines().filter_map(|(plot, track)| growth(plot, track)).collect();
     let other = |name: &str| f64::from(u8::from(!name.starts_with(OURS)) * 2 + u8::from(name.contains(LESS)));
     let rank = |growth: &&Growth<'_>| (-growth.span, other(&growth.track.name), growth.ratio);
@@ -81,7 +82,7 @@ mod tests {
     use super::super::model::{sections, sources};
     use super::super::plot;
     use super::*;
-    use crate::results::{End, Results, Variant};
+    use crate::results::{End, Results, Start, Variant};
 
     fn of(results: Results) -> Headline {
         let sources = sources(vec![("r.json".into(), results)]);
@@ -110,6 +111,19 @@ mod tests {
         let headline = of(sweep(variants, 3, |variant, _| init_ms[variant] * 1_000_000));
         assert_eq!(headline.main, "flatboot, serial: 256 GiB takes 18.0 times as long to init as 1 GiB");
         assert_eq!(headline.others[1], "flatboot, parallel, without x: 1.00 times");
+    }
+
+    #[test]
+    fn what_is_not_booted_is_not_the_finding() {
+        let mut variants = variants();
+        let start = Some(Start::Resized { from_bytes: GIB / 2 });
+        let resized = [1, 512].map(|gib| Variant { start, ..variant("flatboot", "parallel", gib * GIB) });
+        variants.extend(resized.clone());
+        let headline = of(sweep(variants, 3, |_, _| 1_000_000));
+        assert_eq!(headline.main, "flatboot, serial: 256 GiB takes 1.00 times as long to init as 1 GiB");
+        assert_eq!(headline.others.len(), 2, "{headline:?}");
+        let alone = of(sweep(resized.to_vec(), 3, |_, _| 1_000_000));
+        assert_eq!(alone.main, "No boot that counts has reached init");
     }
 
     #[test]

@@ -36,6 +36,13 @@ pub(super) struct Line<'a> {
     pub(super) points: Vec<Group<'a>>,
 }
 
+impl Line<'_> {
+    /// Whether its VMs are booted, and not restored or resized: what takes time there has other parts.
+    pub(super) fn is_of_boots(&self) -> bool {
+        self.points.iter().all(|point| point.variant.start.is_none())
+    }
+}
+
 /// Names the files: by file name, or by the path as given where two have the same.
 pub(super) fn sources(files: Vec<(PathBuf, Results)>) -> Vec<Source> {
     let last = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -53,11 +53,11 @@ struct Interval {
 /// What a mark ended, and how many nanoseconds after the one before.
 type Step = (Interval, u64);
 
-/// Bars for all variants whose VMM or guest reported marks.
+/// Bars for all variants that are booted and whose VMM or guest reported marks.
 pub(super) fn phases(lines: &[Line<'_>]) -> Phases {
     let many = |group: &Group<'_>| format::count(group.variant.cpus.into(), "vCPU");
     let mut variants = Vec::new();
-    for line in lines {
+    for line in lines.iter().filter(|line| line.is_of_boots()) {
         for point in line.points.iter().filter(|point| point.samples.iter().any(|sample| has_marks(sample))) {
             let samples: Vec<_> = point.samples.iter().map(|sample| steps(sample)).collect();
             variants.push((format!("{}, {}", line.name, many(point)), point, samples));
@@ -204,7 +204,7 @@ mod tests {
     use super::super::fixture::{GIB, mark, sweep, variant};
     use super::super::model::{sections, sources};
     use super::*;
-    use crate::results::{End, Mark};
+    use crate::results::{End, Mark, Start, Variant};
 
     /// One variant, whose boots have the marks that `marks` gives by round.
     fn drawn(init_ns: u64, by_mark: bool, marks: impl Fn(u32) -> Vec<Mark>) -> Phases {
@@ -285,6 +285,20 @@ mod tests {
         let boots = [steps(&["a", "c"]), steps(&["a", "b", "c", "d"])];
         let order: Vec<_> = order(boots.iter()).into_iter().map(|interval| interval.end).collect();
         assert_eq!(order, ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn what_is_not_booted_has_no_bar() {
+        let restored = Some(Start::Restored { from_bytes: None });
+        let variants = [None, restored].map(|start| Variant { start, ..variant("flatboot", "async", GIB) });
+        let mut results = sweep(variants.to_vec(), 3, |_, _| 1000);
+        for boot in &mut results.boots {
+            let End::Init(sample) = &mut boot.end else { continue };
+            sample.marks = vec![mark(300, ["loaded", "restored"][boot.variant], false)];
+        }
+        let sources = sources(vec![("r.json".into(), results)]);
+        let phases = phases(&sections(&sources)[0].lines);
+        assert_eq!((phases.bars.len(), parts(&phases)[0]), (1, ('A', "loaded", 300)));
     }
 
     #[test]

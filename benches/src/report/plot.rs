@@ -52,6 +52,8 @@ pub(super) struct Track {
     pub(super) name: String,
     /// Of the line.
     pub(super) style: Style,
+    /// Of the line.
+    pub(super) is_of_boots: bool,
     /// By x.
     pub(super) spots: Vec<Spot>,
 }
@@ -141,7 +143,7 @@ fn tracks(lines: &[Line<'_>], read: impl Fn(&Group<'_>) -> Option<(u64, Vec<u64>
         };
         let mut spots: Vec<_> = line.points.iter().filter_map(spot).collect();
         spots.sort_by_key(|spot| spot.x);
-        Track { name: line.name.clone(), style: line.style, spots }
+        Track { name: line.name.clone(), style: line.style, is_of_boots: line.is_of_boots(), spots }
     };
     lines.iter().map(track).filter(|track| !track.spots.is_empty()).collect()
 }

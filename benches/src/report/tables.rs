@@ -86,13 +86,14 @@ pub(super) fn phases(phases: &Phases) -> Markup {
 }
 
 /// Columns of the raw samples, and whether they hold text. Those that would say nothing are left out.
-const RAW: [(&str, bool); 13] = [
+const RAW: [(&str, bool); 14] = [
     ("File", true),
     ("Round", false),
     ("VMM", true),
     ("Mode", true),
     ("Threads", true),
     ("Without", true),
+    ("Start", true),
     ("vCPUs", false),
     ("Memory", false),
     ("Init, ms", false),
@@ -151,6 +152,7 @@ fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
         text(&variant.mode),
         text(variant.threads.as_deref().unwrap_or(NONE)),
         text(variant.without.as_deref().unwrap_or(NONE)),
+        text(variant.started().strip_prefix(", ").unwrap_or(NONE)),
         number(variant.cpus.into()),
         size(variant.memory_bytes),
         time(sample.init_ns),
@@ -219,6 +221,19 @@ mod tests {
     use super::super::model::{sections, sources};
     use super::*;
     use crate::ablation;
+    use crate::results::Start;
+
+    #[test]
+    fn raw_samples_tell_a_restore_from_a_boot() {
+        let drawn = |start| {
+            let variants = [None, start].map(|start| Variant { start, ..variant("flatboot", "async", GIB) });
+            let sources = sources(vec![("r.json".into(), sweep(variants.to_vec(), 1, |_, _| 1))]);
+            raw(&sections(&sources)[0]).into_string()
+        };
+        let restored = drawn(Some(Start::Restored { from_bytes: Some(GIB / 2) }));
+        assert!(restored.contains(">Start<") && restored.contains(">restored from 512 MiB<"), "{restored}");
+        assert!(!drawn(None).contains(">Start<"));
+    }
 
     #[test]
     fn parts_have_a_table_where_one_was_switched_off() {

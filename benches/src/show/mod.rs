@@ -47,11 +47,12 @@ fn warnings(results: &Results, groups: &[Group<'_>]) -> Vec<String> {
         warnings
             .push(format!("fewer than {FEW_SAMPLES} samples of {which} (least: {fewest}): p95 and spread say little"));
     }
+    let booted = || groups.iter().filter(|group| group.variant.start.is_none());
     let by_console = |group: &&Group<'_>| group.samples.iter().any(|sample| !sample.by_mark);
-    let mut vmms: Vec<_> = groups.iter().filter(by_console).map(|group| plain(&group.variant.vmm)).collect();
+    let mut vmms: Vec<_> = booted().filter(by_console).map(|group| plain(&group.variant.vmm)).collect();
     vmms.sort_unstable();
     vmms.dedup();
-    if !vmms.is_empty() && groups.iter().any(|group| group.samples.iter().any(|sample| sample.by_mark)) {
+    if !vmms.is_empty() && booted().any(|group| group.samples.iter().any(|sample| sample.by_mark)) {
         let vmms = vmms.join(", ");
         warnings.push(format!(
             "{vmms}: until init's first line on the console, for want of marks; the others stop earlier"
@@ -72,7 +73,7 @@ fn failures(groups: &[Group<'_>]) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::report::fixture::{GIB, sweep, variant};
-    use crate::results::Variant;
+    use crate::results::{End, Start, Variant};
 
     #[test]
     fn many_vms_of_few_rounds_are_few_samples() {
@@ -80,5 +81,19 @@ mod tests {
         let results = sweep(vec![fleet], 3, |_, _| 1_000_000);
         let warnings = warnings(&results, &groups(&results));
         assert!(warnings[0].contains("(least: 3)"), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_is_not_booted_has_no_mark_of_init() {
+        let with = |start| {
+            let other = Variant { start, ..variant("flatboot", "async", 2 * GIB) };
+            let mut results = sweep(vec![variant("flatboot", "async", GIB), other], 10, |_, _| 1_000_000);
+            for boot in results.boots.iter_mut().filter(|boot| boot.variant == 1) {
+                let End::Init(sample) = &mut boot.end else { continue };
+                sample.by_mark = false;
+            }
+            warnings(&results, &groups(&results)).len()
+        };
+        assert_eq!([None, Some(Start::Restored { from_bytes: None })].map(with), [1, 0]);
     }
 }
