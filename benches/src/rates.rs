@@ -33,6 +33,8 @@ pub(crate) struct Rate {
     pub(crate) yardstick: Option<u64>,
     /// The median of the ratios within each round that both got done, the variant's over the yardstick's.
     pub(crate) by_round: Option<f64>,
+    /// Where that lies for all but [`crate::stats::CHANCE`], if there are rounds enough.
+    pub(crate) by_round_interval: Option<Interval>,
     /// The ratio of the medians …
     pub(crate) ratio: Option<f64>,
     /// … and where it lies for all but [`crate::stats::CHANCE`], if there are samples enough.
@@ -106,10 +108,7 @@ impl Yardstick {
 impl Rate {
     fn of(workload: &'static Workload, group: &Group<'_>, yardstick: Option<&Group<'_>>) -> Self {
         let done = |sample: &Sample| sample.work.get(workload.name).copied();
-        let by_round = |yardstick: &Group<'_>| {
-            let (own, other) = group.paired(yardstick, done);
-            stats::ratio_by_round(&own, &other)
-        };
+        let (paired, beside) = yardstick.map(|yardstick| group.paired(yardstick, done)).unwrap_or_default();
         let (own, other) = (group.values(done), yardstick.map(|group| group.values(done)).unwrap_or_default());
         let n = if yardstick.is_some() { own.len().min(other.len()) } else { own.len() };
         let resampled = Resampled::ratio_of_medians(&own, &other);
@@ -118,7 +117,8 @@ impl Rate {
             n,
             median: median(&own),
             yardstick: median(&other),
-            by_round: yardstick.and_then(by_round),
+            by_round: stats::ratio_by_round(&paired, &beside),
+            by_round_interval: stats::interval_by_round(&paired, &beside),
             ratio: resampled.as_ref().map(|resampled| resampled.ratio),
             interval: resampled.and_then(|resampled| resampled.shown(n)),
         }

@@ -3,6 +3,8 @@
 
 mod bootstrap;
 mod order;
+mod rounds;
 
 pub use bootstrap::{CHANCE, Interval, LEAST_SAMPLES, RESAMPLES, Resampled};
-pub use order::{FEW_SAMPLES, Summary, median, percentile, ratio, ratio_by_round};
+pub use order::{FEW_SAMPLES, Summary, median, percentile, ratio};
+pub use rounds::{interval_by_round, ratio_by_round};

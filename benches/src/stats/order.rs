@@ -69,22 +69,6 @@ pub fn ratio(above: u64, below: u64) -> Option<f64> {
     (below > 0).then(|| above as f64 / below as f64)
 }
 
-/// The median of the ratios within each round, of values in the order of the rounds; none unless both have as many.
-///
-/// What slows a machine for a while slows the boots of a round alike, so their ratio says more than that of two medians, which
-/// may come from rounds that are far apart.
-#[must_use]
-pub fn ratio_by_round(above: &[u64], below: &[u64]) -> Option<f64> {
-    if above.len() != below.len() {
-        return None;
-    }
-    let mut ratios = above.iter().zip(below).map(|(above, below)| ratio(*above, *below)).collect::<Option<Vec<_>>>()?;
-    ratios.sort_unstable_by(f64::total_cmp);
-    let upper = *ratios.get(ratios.len() / 2)?;
-    let lower = *ratios.get((ratios.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,19 +106,6 @@ mod tests {
         assert_eq!(of(&[5, 30, 40, 50, 100], &five), [15, 20, 20, 35, 50]);
         assert_eq!(of(&[25, 50, 75, 100], &[3, 6, 7, 8, 8, 10, 13, 15, 16, 20]), [7, 8, 15, 20]);
         assert_eq!(of(&[25, 50, 75, 100], &[3, 6, 7, 8, 8, 9, 10, 13, 15, 16, 20]), [7, 9, 15, 20]);
-    }
-
-    #[test]
-    fn rounds_are_compared_each_with_itself() {
-        // The machine becomes ten times slower between the boots of the third of five rounds.
-        let (below, above) = ([10, 10, 10, 100, 100], [11, 11, 110, 110, 110]);
-        assert_eq!(ratio_by_round(&above, &below), Some(1.1));
-        assert_eq!(ratio(median(&above).unwrap(), median(&below).unwrap()), Some(11.0));
-        assert_eq!(ratio_by_round(&[1, 2, 9, 4], &[1, 1, 1, 1]), Some(3.0));
-        assert_eq!(
-            (ratio_by_round(&[1], &[1, 1]), ratio_by_round(&[], &[]), ratio_by_round(&[1], &[0])),
-            (None, None, None)
-        );
     }
 
     #[test]
