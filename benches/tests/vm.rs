@@ -103,6 +103,8 @@ fn main() -> ExitCode {
     trials.extend(vm::clone::trials());
     trials.push(vm::snapshot::another_processor());
     trials.push(vm::numa::all_of_288());
+    trials.push(vm::numa::bound());
+    trials.push(vm::boots::nested());
     trials.extend(vm::net::trials());
     trials.extend(vm::vsock::trials());
     trials.extend(vm::debian::trials());
