@@ -287,7 +287,9 @@ fn run_ends() -> Result<(), Failed> {
     let (kernel, aside) = (files.directory.path().join("kernel"), files.directory.path().join("aside"));
     let path = kernel.display().to_string();
     let options = ["run", "--kernel", &path, "--memory", "size=64M", "--serial", "null", "--restart-on-reset"];
-    let server = Server::with(&options);
+    let mut server = Server::with(&options);
+    // Not before: the API answers while the VM's files are still to be opened.
+    server.wait_for("it does not run", |server| state(server) == "Running");
     fs::rename(&kernel, aside)?;
     let (status, said) = server.ended();
     let line =
