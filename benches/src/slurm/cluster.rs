@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's own commands. Partition, account, time limit and constraints are those of its variables, such as `SBATCH_PARTITION`.
+//! Slurm's own commands. Partition, account, time limit and constraints are those of sbatch's variables, such as
+//! `SBATCH_PARTITION`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+
+/// What would have other commands than sbatch tell of other jobs than ours, or sbatch itself wait, or write elsewhere.
+const NOT_OURS: [&str; 5] = ["SQUEUE_", "SCANCEL_", "SINFO_", "SBATCH_WAIT", "SBATCH_ERROR"];
+/// Where jobs are then on a cluster that is not this machine's.
+const ELSEWHERE: [&str; 2] = ["SBATCH_CLUSTERS", "SLURM_CLUSTERS"];
 
 /// A job array that was submitted, cancelled when dropped: of one that has ended nothing is left to cancel.
 #[derive(Debug)]
@@ -15,8 +22,8 @@ pub(super) struct Job {
     pub(super) id: String,
 }
 
-/// Names of the nodes that run jobs, or can, of the partition that sbatch takes: sinfo has a variable of its own, and without
-/// either it lists all partitions. A `*` marks the one that sbatch takes then.
+/// Names of the nodes that run jobs, or can, of the partition that sbatch takes: without one, sinfo lists all, and marks the one
+/// that sbatch takes then with a `*`.
 pub(super) fn nodes_up() -> Result<BTreeSet<String>> {
     let partition = env::var("SBATCH_PARTITION").ok().map(|name| format!("--partition={name}"));
     let mut arguments = vec!["--noheader", "--Node", "--format=%P %N", "--responding", "--states=idle,mixed,allocated"];
@@ -38,7 +45,12 @@ pub(super) fn submit(
     without: &[String],
     arguments: impl Iterator<Item = OsString>,
 ) -> Result<Job> {
-    let log = script.with_file_name("%A-%a.log");
+    if let Some((name, value)) = ELSEWHERE.iter().find_map(|name| env::var(name).ok().map(|value| (name, value))) {
+        bail!("--on slurm: {name}={value}: a sweep runs on the cluster of the machine it is started on: unset {name}");
+    }
+    // In a name sbatch replaces what follows a %.
+    let directory = script.parent().unwrap_or(script).display().to_string().replace('%', "%%");
+    let log = format!("{directory}/%A-%a.log");
     let mut command = Command::new("sbatch");
     command.args([
         "--parsable",
@@ -60,12 +72,15 @@ pub(super) fn submit(
 }
 
 impl Job {
-    /// Tasks that are left, by state: "2 RUNNING". Where Slurm does not answer, that: it may be back soon.
+    /// Tasks that are left, by state, and why they are in it: "2 RUNNING", "1 PENDING (Resources)". Where Slurm does not answer,
+    /// that: it may be back soon.
     pub(super) fn states(&self) -> Vec<String> {
-        match output("squeue", &["--noheader", "--array", "--format=%T", "--jobs", &self.id]) {
+        match output("squeue", &["--noheader", "--array", "--format=%T (%r)", "--jobs", &self.id]) {
             Ok(states) => {
                 let mut counts = BTreeMap::new();
-                states.split_whitespace().for_each(|state| *counts.entry(state).or_insert(0) += 1);
+                states
+                    .lines()
+                    .for_each(|state| *counts.entry(state.trim().trim_end_matches(" (None)")).or_insert(0) += 1);
                 counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect()
             }
             // It ended so long ago that Slurm has forgotten it.
@@ -77,9 +92,11 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if !self.states().is_empty() {
-            // What cannot be cancelled ends by itself.
-            let _ = output("scancel", &[&self.id]);
+        match output("scancel", &[&self.id]) {
+            Err(error) if !error.to_string().contains("Invalid job id") => {
+                eprintln!("flatboot-bench: job {} may run on: {error:#}", self.id);
+            }
+            _ => {}
         }
     }
 }
@@ -89,7 +106,13 @@ fn output(program: &str, arguments: &[&str]) -> Result<String> {
 }
 
 fn finished(command: &mut Command, name: &str) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output();
+    for (name, _) in env::vars_os() {
+        if NOT_OURS.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes())) {
+            command.env_remove(name);
+        }
+    }
+    // A terminal's Ctrl-C is for this program, which has yet to cancel its job.
+    let output = command.process_group(0).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("--on slurm: {name} cannot be run: install Debian's slurm-client"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{name}: {}", said.trim().replace('\n', "; "));

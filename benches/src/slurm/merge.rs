@@ -46,14 +46,14 @@ pub(super) fn merge(sweep: &Sweep, merged: Option<Results>, part: Results) -> Re
 }
 
 /// Rounds of nodes that are not alike do not go into one file.
-fn alike(merged: &Results, part: &Results) -> Result<()> {
+pub(super) fn alike(merged: &Results, part: &Results) -> Result<()> {
     let node = |results: &Results| {
         let node = results.boots.last().and_then(|boot| boot.node.clone());
         node.unwrap_or_else(|| "a node".to_owned())
     };
     match merged.facts.unlike(&part.facts) {
         Some((what, was, is)) => bail!(
-            "nodes differ in {what}: {was} on {}, {is} on {}; SBATCH_CONSTRAINT or SBATCH_NODELIST chooses like ones",
+            "nodes differ in {what}: {was} on {}, {is} on {}; SBATCH_CONSTRAINT or SBATCH_PARTITION chooses like ones",
             node(merged),
             node(part)
         ),
@@ -122,7 +122,9 @@ mod tests {
         assert_eq!(of(&|other| other.facts.host.memory_bytes -= 4096), Ok(()));
         let error = of(&|other| other.facts.host.kernel = "7.0".to_owned()).unwrap_err();
         assert!(
-            error.contains("nodes differ in the host") && error.contains(" on a, ") && error.contains(" on b;"),
+            error.contains("nodes differ in the host")
+                && error.contains(" on a, ")
+                && error.contains(" on b; SBATCH_CONS"),
             "{error}"
         );
         assert!(of(&|other| other.facts.guest.initramfs_sha256 = "1".to_owned()).unwrap_err().contains("the guest"));

@@ -41,12 +41,13 @@ pub fn run(request: &Request, spread: &Spread, stop: &Stop) -> Result<Finished> 
         merged.results = merge::whole_rounds(sweep::resumed(&request.out, &sweep)?);
     }
     let parts = Parts::at(&request.out, request.resume)?;
+    parts.pass_over_unlike(merged.results.as_ref())?;
     match merged.complete(&parts, spread, stop) {
         Err(error) if parts.names(".log")?.is_empty() => parts.remove().and(Err(error))?,
         Err(error) => bail!("{error:#}; see {}", parts.directory.display()),
-        Ok(()) => parts.remove()?,
+        Ok(()) => parts.remove().unwrap_or_else(|error| eprintln!("flatboot-bench: {error:#}: may be removed")),
     }
-    let results = merged.results.context("stopped before the first round was complete")?;
+    let results = merged.results.context("no round was complete")?;
     Ok(if results.is_complete() { Finished::Complete(results) } else { Finished::Stopped(results) })
 }
 
@@ -64,9 +65,10 @@ impl Merged<'_> {
         progress.expect(self.sweep.runs.saturating_sub(self.rounds()) as usize);
         while self.rounds() < self.sweep.runs && !stop.is_asked() {
             let before = self.rounds();
-            parts.submit(self.sweep.runs - before, spread)?.follow(parts, self, &progress, stop)?;
+            let job = parts.submit(self.sweep.runs - before, spread)?;
+            let left = job.follow(parts, self, &progress, stop)?;
             if self.rounds() == before && !stop.is_asked() {
-                bail!("no task was completed: {}", parts.last_words());
+                bail!("no task was completed: {}{}", left.join(", "), parts.last_words(&job.id));
             }
         }
         Ok(())
@@ -77,9 +79,13 @@ impl Merged<'_> {
         self.results.as_ref().map_or(0, merge::rounds)
     }
 
-    fn add(&mut self, part: Results) -> Result<()> {
+    /// The rounds of `part`, which came in the file `taken`: that gets its name back where they cannot be saved.
+    fn add(&mut self, part: Results, taken: &Path) -> Result<()> {
         let results = merge::merge(self.sweep, self.results.take(), part)?;
-        self.out.save(&results)?;
+        if let Err(error) = self.out.save(&results) {
+            fs::rename(taken, taken.with_extension("part")).with_context(|| taken.display().to_string())?;
+            return Err(error);
+        }
         self.results = Some(results);
         Ok(())
     }
@@ -108,13 +114,26 @@ impl Parts {
         Ok(parts)
     }
 
+    /// Of those that a sweep left behind, what cannot be read, or is of nodes unlike those of `merged`, would fail each that
+    /// goes on with it.
+    fn pass_over_unlike(&self, merged: Option<&Results>) -> Result<()> {
+        for path in self.names(".part")?.iter().map(|name| self.directory.join(name)) {
+            let fits =
+                results::load(&path).and_then(|part| merged.map_or(Ok(()), |merged| merge::alike(merged, &part)));
+            if let Err(error) = fits {
+                eprintln!("flatboot-bench: {} does not count: {error:#}", path.display());
+                fs::remove_file(&path).with_context(|| path.display().to_string())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Submits `rounds` rounds, to nodes on which no task has failed.
     fn submit(&self, rounds: u32, spread: &Spread) -> Result<Job> {
         let failed: Vec<_> = self.names(".failed")?.iter().map(|name| name.replace(".failed", "")).collect();
-        let tasks = match spread.tasks {
-            Some(tasks) => tasks,
-            None => cluster::nodes_up()?.iter().filter(|node| !failed.contains(node)).count().try_into()?,
-        };
+        let left = cluster::nodes_up()?.iter().filter(|node| !failed.contains(node)).count();
+        ensure!(left > 0, "tasks have failed on every node that is up: {}", self.last_words(""));
+        let tasks = spread.tasks.map_or_else(|| left.try_into(), Ok)?;
         let tasks = tasks.clamp(1, rounds);
         let script = self.directory.join("task.sh");
         fs::write(&script, include_str!("task.sh")).with_context(|| script.display().to_string())?;
@@ -141,14 +160,15 @@ impl Parts {
         fs::write(&path, format!("{node}: {why}\n")).with_context(|| path.display().to_string())
     }
 
-    /// Why a node has failed, or what a task that failed said at last.
-    fn last_words(&self) -> String {
+    /// Why a node has failed, or what a task of `job` that failed said at last.
+    fn last_words(&self, job: &str) -> String {
         let last = |name: String| {
             let text = fs::read_to_string(self.directory.join(name)).ok()?;
             text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
         };
-        let of = |end| self.names(end).unwrap_or_default().into_iter().rev().find_map(last);
-        of(".failed").or_else(|| of(".log")).unwrap_or_else(|| "none said anything".to_owned())
+        let of = |end| self.names(end).unwrap_or_default().into_iter().rev();
+        let mut logs = of(".log").filter(|name| name.starts_with(job));
+        of(".failed").find_map(last).or_else(|| logs.find_map(last)).unwrap_or_else(|| "none said anything".to_owned())
     }
 
     fn remove(&self) -> Result<()> {
@@ -157,8 +177,9 @@ impl Parts {
 }
 
 impl Job {
-    /// Merges what its tasks write until none is left, or there is enough, or it is to stop. Cancelled, where any is left.
-    fn follow(&self, parts: &Parts, merged: &mut Merged<'_>, progress: &Progress, stop: &Stop) -> Result<()> {
+    /// Merges what its tasks write until none is left that Slurm does not hold, or there is enough, or it is to stop. Returns
+    /// those that are left, each with a colon: Slurm holds a task whose node could not begin it, for a person to look.
+    fn follow(&self, parts: &Parts, merged: &mut Merged<'_>, progress: &Progress, stop: &Stop) -> Result<Vec<String>> {
         let mut counted = HashSet::new();
         loop {
             // Before the look for files: what is no longer there has written its file.
@@ -168,17 +189,20 @@ impl Job {
                 let before = merged.rounds();
                 let part = results::load(&path)?;
                 // Before it counts: what cannot be merged must not come back, and what is merged must not count twice.
-                fs::remove_file(&path).with_context(|| path.display().to_string())?;
+                let taken = path.with_extension("taken");
+                fs::rename(&path, &taken).with_context(|| path.display().to_string())?;
                 if let Some(why) = merge::failure(&part) {
                     parts.fail(&part, &why)?;
                 } else if counted.insert(name) {
                     // A node that was taken for lost may end its task, too.
-                    merged.add(part)?;
+                    merged.add(part, &taken)?;
                 }
+                fs::remove_file(&taken).with_context(|| taken.display().to_string())?;
                 progress.done((merged.rounds() - before) as usize);
             }
-            if states.is_empty() || merged.rounds() >= merged.sweep.runs || stop.is_asked() {
-                return Ok(());
+            let all_held = states.iter().all(|state| state.contains("Held") || state.contains("held"));
+            if all_held || merged.rounds() >= merged.sweep.runs || stop.is_asked() {
+                return Ok(states.into_iter().map(|state| format!("{state}: ")).collect());
             }
             progress.show(&format!("job {}: {}", self.id, states.join(", ")));
             thread::sleep(LOOK);

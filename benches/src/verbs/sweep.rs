@@ -39,8 +39,8 @@ pub(crate) fn run(args: &SweepArgs, fleets: &[Vms]) -> Result<u8> {
             eprintln!("flatboot-bench: stopped: {done} of {all} boots are in {out}; --resume goes on");
             Ok(EXIT_STOPPED)
         }
-        Err(_) if stop.is_asked() => {
-            eprintln!("flatboot-bench: stopped before the first boot");
+        Err(error) if stop.is_asked() => {
+            eprintln!("flatboot-bench: stopped: {error:#}");
             Ok(EXIT_STOPPED)
         }
         Err(error) => Err(error),
