@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::disable_transparent_huge_pages;
 
 use super::fleet::{Fleet, Member, numbered};
@@ -58,6 +58,8 @@ struct Seen {
     idle: Option<String>,
     /// Whether init has said its last.
     done: bool,
+    /// The VMM was asked to end.
+    asked: bool,
     console: VecDeque<String>,
     messages: VecDeque<String>,
 }
@@ -65,6 +67,7 @@ struct Seen {
 /// Boots the guests and says what came of each; never leaves a VMM behind. Errors are the observer's own.
 pub fn boots(order: &Order, interrupted: &Interrupted) -> io::Result<Vec<End>> {
     stage(order)?;
+    allow_files(order.vms.unwrap_or(1))?;
     let _peer = (order.until == Until::Worked).then(Peer::start).transpose()?;
     // Once for nothing: the program and its libraries are then in memory for every VMM alike.
     let _ = Command::new(&order.program).arg("--version").stdin(Stdio::null()).output();
@@ -87,6 +90,22 @@ pub fn boots(order: &Order, interrupted: &Interrupted) -> io::Result<Vec<End>> {
             Fleet::of(vms).each(one).into_iter().collect()
         }
     }
+}
+
+/// Allows this process as many open files as `vms` take: two for what each says, two for its marks, and some of its own.
+fn allow_files(vms: u32) -> io::Result<()> {
+    let needed = u64::from(vms) * 4 + 64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|most| most < needed) {
+        let most = limit.maximum.unwrap_or_default();
+        return Err(io::Error::other(format!(
+            "--vms {vms}: needs {needed} open files: {most} are allowed (ulimit -Hn)"
+        )));
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })?)
 }
 
 /// Boots one guest, as one of a fleet.
@@ -130,8 +149,8 @@ fn sampled(
         Until::Worked => not_worked(order, seen, ended).map_or(Ok(()), Err)?,
         _ => {}
     }
-    if let (Some(_), MarksFrom::Port(_) | MarksFrom::Nowhere) = (ended, &order.marks) {
-        // Nobody asked it to end while it waited for the others.
+    if ended.is_some() && !seen.asked {
+        // By itself, while it waited for the others.
         return Err(why(order, seen, ended));
     }
     let memory = memory.ok_or_else(|| format!("no smaps_rollup of the VMM; {}", why(order, seen, ended)))?;
@@ -205,7 +224,7 @@ fn watch(
 ) -> io::Result<(Seen, Option<ExitStatus>)> {
     let mut seen = Seen::default();
     let limit = Duration::from_millis(order.limit_ms);
-    let (mut deadline, mut ending) = (Instant::now() + limit, false);
+    let mut deadline = Instant::now() + limit;
     loop {
         if interrupted.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::Interrupted.into());
@@ -232,7 +251,7 @@ fn watch(
                 None => thread::sleep(left.min(LOOK)),
             },
         }
-        if seen.is_all(order.until) && !ending {
+        if seen.is_all(order.until) && !seen.asked {
             member.arrive();
             if !member.is_last() {
                 deadline = Instant::now() + limit;
@@ -245,7 +264,7 @@ fn watch(
                 // One that has just ended needs no signal.
                 let _ = kill_process(pid, Signal::TERM);
             }
-            (deadline, ending) = (Instant::now() + LAST_WORDS, true);
+            (deadline, seen.asked) = (Instant::now() + LAST_WORDS, true);
         }
     }
 }
@@ -468,6 +487,21 @@ mod tests {
         let sample = sample(run(script, MarksFrom::Timeline));
         assert_eq!(sample.marks, [Mark { ns: 7, name: "init-exec".to_owned(), guest: true }]);
         assert_eq!((sample.init_ns, sample.by_mark), (7, true));
+    }
+
+    #[test]
+    fn who_ends_while_others_boot_has_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "timeline='{\"zero_monotonic_ns\":0,\"marks\":[{\"ns\":7,\"source\":\"guest\",\"name\":\"init-exec\"}]}'; \
+            trap 'echo $timeline > $1; exit' TERM; all=${1%-*}; \
+            if mkdir $all.first; then echo 'FLATBOOT {}'; sleep 0.2; echo $timeline > $1; : > $all.over; exit 3; fi; \
+            while ! [ -e $all.over ]; do sleep 0.05; done; sleep 0.5; echo 'FLATBOOT {}'; while :; do sleep 0.05; done";
+        let order = Order { vms: Some(2), ..order(script, MarksFrom::Timeline, directory.path()) };
+        let ends = boots(&order, &Interrupted::new(false)).unwrap();
+        let (good, bad): (Vec<_>, Vec<_>) = ends.into_iter().partition(|end| matches!(end, End::Init(_)));
+        assert_eq!((good.len(), bad.len()), (1, 1), "{bad:?}");
+        let why = failure(bad.into_iter().next().unwrap()).0;
+        assert!(why.contains("exit status: 3"), "{why}");
     }
 
     #[test]
