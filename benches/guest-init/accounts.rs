@@ -63,7 +63,9 @@ pub(crate) fn set(argument: &str) -> Outcome {
     let wanted = values.replace(':', " ");
     fs::write(&path, &wanted).map_err(|error| format!("{path}: {wanted}: {error}"))?;
     let now = one_line(&files::text(&path)?);
-    Ok((now.starts_with(&wanted), json!({ "name": name, "value": now })))
+    // Some settings have more values than can be set.
+    let is_set = wanted.split(' ').zip(now.split(' ')).all(|(wanted, now)| wanted == now);
+    Ok((is_set && !now.is_empty(), json!({ "name": name, "value": now })))
 }
 
 /// Sums that are made in different places from the same pages.

@@ -33,7 +33,7 @@
 //! | `watchdog=1` | processors are watched, and locked up after twice so many seconds | `on`, `seconds` |
 //! | `calm` | no line of the kernel log says that something broke | `lines` |
 //! | `disk=/dev/vda` | its first and last sectors can be read | `bytes`, `read_only`, `first` (hex, 16 bytes), `queues` |
-//! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern and give it back; then restored | `bytes` |
+//! | `diskwrite=/dev/vda` | its last 4 KiB take a pattern that was not there, and give it back | `bytes` |
 //! | `erase=/dev/vda` | 64 KiB in its middle became zero at once, and what is around them did not | `zero`, `same`, `discard_max`, `zeroes_max` bytes |
 //! | `beside=/dev/vda*4` | so many threads wrote all of it at once, and it is there | `blocks`, `wrong` |
 //! | `grow=/dev/vda` | it became larger within a minute, and its new end takes a pattern | `before`, `after` bytes |

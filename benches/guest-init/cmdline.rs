@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel command line asks for.
 
-use std::fs;
+use crate::files;
+
+/// What parameters for this program begin with, and the two that there are.
+const OURS: &str = "flatboot.";
+const KNOWN: [&str; 2] = ["flatboot.check=", "flatboot.end="];
 
 /// The command line, split into parameters.
+#[derive(Default)]
 pub(crate) struct Parameters(Vec<String>);
 
 impl Parameters {
-    /// From /proc/cmdline; empty if that cannot be read.
-    pub(crate) fn read() -> Self {
-        Self::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default())
+    /// From /proc/cmdline. A parameter for this program that it does not know is an error, as whoever misspells a check would
+    /// have it pass.
+    pub(crate) fn read() -> Result<Self, String> {
+        let parameters = Self::parse(&files::text("/proc/cmdline")?);
+        match parameters.unknown() {
+            Some(word) => Err(format!("{word}: must be {} or {}", KNOWN[0], KNOWN[1])),
+            None => Ok(parameters),
+        }
+    }
+
+    fn unknown(&self) -> Option<&str> {
+        let is_known = |word: &str| KNOWN.iter().any(|known| word.starts_with(known));
+        self.0.iter().map(String::as_str).find(|word| word.starts_with(OURS) && !is_known(word))
     }
 
     /// As the kernel does (`next_arg()` in lib/cmdline.c): spaces part parameters, except between double quotes, which are
@@ -59,6 +74,12 @@ mod tests {
         let checks: Vec<_> = parameters.checks().collect();
         assert_eq!(checks, [("dmesg", Some("a b")), ("cpus", Some("4")), ("rng", None)]);
         assert_eq!(parameters.end(), "poweroff");
+    }
+
+    #[test]
+    fn a_misspelt_word_is_none() {
+        assert_eq!(Parameters::parse("flatboot.check=rng flatboot.end=panic flat.check=a").unknown(), None);
+        assert_eq!(Parameters::parse("quiet flatboot.checks=rng").unknown(), Some("flatboot.checks=rng"));
     }
 
     #[test]

@@ -5,15 +5,18 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// No file of interest is longer; a longer one is cut.
-const LIMIT: u64 = 256 << 10;
+/// No file of interest is as long, that of interrupts of a thousand processors neither.
+const LIMIT: u64 = 16 << 20;
 
 /// A whole text file, with an error that names it.
 pub(crate) fn text(path: impl AsRef<Path>) -> Result<String, String> {
     let path = path.as_ref();
     let read = || -> io::Result<String> {
         let mut bytes = Vec::new();
-        File::open(path)?.take(LIMIT).read_to_end(&mut bytes)?;
+        let length = File::open(path)?.take(LIMIT).read_to_end(&mut bytes)?;
+        if length as u64 == LIMIT {
+            return Err(io::Error::other("is longer than 16 MiB"));
+        }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     read().map_err(|error| format!("{}: {error}", path.display()))

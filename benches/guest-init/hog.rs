@@ -4,6 +4,7 @@
 use std::hint::black_box;
 use std::iter::Sum;
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::Barrier;
 use std::thread;
 
@@ -70,7 +71,7 @@ pub(crate) fn take(kib: u64) -> Taken {
     let all = Barrier::new(threads);
     thread::scope(|scope| {
         let parts: Vec<_> = (0..threads).map(|_| scope.spawn(|| part(pages, &all))).collect();
-        parts.into_iter().filter_map(|part| part.join().ok()).sum()
+        parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic))).sum()
     })
 }
 

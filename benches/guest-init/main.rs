@@ -68,6 +68,7 @@ use std::process::ExitCode;
 use flatboot_handoff::marks;
 use mark::mark;
 use rustix::mount::{MountFlags, mount};
+use serde_json::json;
 
 fn main() -> ExitCode {
     if !rustix::process::getpid().is_init() {
@@ -82,8 +83,12 @@ fn main() -> ExitCode {
         let _ = mount(kind, target, kind, MountFlags::empty(), None);
     }
     modules::load();
-    let parameters = cmdline::Parameters::read();
-    let passed = checks::run_all(parameters.checks());
+    let read = cmdline::Parameters::read();
+    if let Err(error) = &read {
+        report::check("cmdline", false, json!({ "error": error }));
+    }
+    let (is_read, parameters) = (read.is_ok(), read.unwrap_or_default());
+    let passed = checks::run_all(parameters.checks()) && is_read;
     // Without the port there are no marks; `start` has said so.
     let _ = mark(if passed { marks::USER_READY } else { marks::USER_FAILED });
     report::done(passed);

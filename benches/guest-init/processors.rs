@@ -30,7 +30,9 @@ pub(crate) fn processors() -> Outcome {
         processor.insert("caches".to_owned(), caches(index)?);
     }
     let flags = words(&text, "flags");
-    let agree = |processor: &Map<String, Value>| processor.get("apic_id") == processor.get("apic_id_of_cpuid");
+    let agree = |processor: &Map<String, Value>| {
+        processor.contains_key("apic_id") && processor.get("apic_id") == processor.get("apic_id_of_cpuid")
+    };
     Ok((!processors.is_empty() && processors.iter().all(agree), json!({ "processors": processors, "flags": flags })))
 }
 

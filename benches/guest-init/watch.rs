@@ -61,7 +61,8 @@ impl Watch {
     /// Looks a last time.
     pub(crate) fn end(self) -> Seen {
         self.stop.store(true, Ordering::SeqCst);
-        self.thread.join().unwrap_or_default()
+        let lost = |_| Seen { complaints: vec!["who was to watch has panicked".to_owned()], ..Seen::default() };
+        self.thread.join().unwrap_or_else(lost)
     }
 }
 
