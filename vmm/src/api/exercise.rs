@@ -29,19 +29,25 @@ use crate::sandbox::Jail;
 use crate::vmm::{Restart, Vmm};
 
 /// What requests ask for, by the first letter of a piece of bytes.
-const NAMED: [(u8, &str); 13] = [
+const NAMED: [(u8, &str); 19] = [
     (b'a', "PUT /api/v1/vm.add-disk"),
     (b'e', "PUT /api/v1/vm.add-net"),
     (b'V', "PUT /api/v1/vm.add-vsock"),
     (b'R', "PUT /api/v1/vm.resize"),
+    (b'B', "PUT /api/v1/vm.reboot"),
+    (b'D', "PUT /api/v1/vm.resize-disk"),
+    (b'P', "PUT /api/v1/vm.power-button"),
+    (b'S', "PUT /api/v1/vm.snapshot"),
     (b'b', "PUT /api/v1/vm.boot"),
     (b'c', "PUT /api/v1/vm.create"),
     (b'd', "PUT /api/v1/vm.delete"),
     (b'i', "GET /api/v1/vm.info"),
     (b'n', "GET /api/v1/vm.counters"),
+    (b'o', "PUT /api/v1/vm.restore"),
     (b'p', "PUT /api/v1/vm.pause"),
     (b'r', "PUT /api/v1/vm.remove-device"),
     (b's', "PUT /api/v1/vm.shutdown"),
+    (b'u', "PUT /api/v1/vm.resume"),
     (b'v', "GET /api/v1/vmm.ping"),
 ];
 

@@ -68,6 +68,8 @@ fn options(text: &str) -> RawConfig {
             "--study" => raw.shape.study.push(text),
             "--disk" => raw.disks.push(text),
             "--net" => raw.nets.push(text),
+            "--vsock" => raw.vsock = Some(text),
+            "--balloon" => raw.balloon = Some(text),
             "--rng" => raw.rng = text,
             "--serial" => raw.serial = text,
             "--serial-limit" => raw.serial_limit = Some(text),
@@ -139,7 +141,9 @@ mod tests {
         "study",
         "layout",
     ];
-    const OPTIONS: [&str; 35] = [
+    const OPTIONS: [&str; 37] = [
+        "\n--vsock cid=3,socket=s",
+        "\n--balloon size=0",
         "\n--disk ",
         "\n--disk path=a,id=a",
         "\n--memory ",
