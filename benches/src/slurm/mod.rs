@@ -68,7 +68,7 @@ impl Merged<'_> {
             let job = parts.submit(self.sweep.runs - before, spread)?;
             let left = job.follow(parts, self, &progress, stop)?;
             if self.rounds() == before && !stop.is_asked() {
-                bail!("no task was completed: {}{}", left.join(", "), parts.last_words(&job.id));
+                bail!("no task was completed: {}{}", left.join(", "), parts.last_words(&format!("{}-", job.id)));
             }
         }
         Ok(())
@@ -131,9 +131,15 @@ impl Parts {
     /// Submits `rounds` rounds, to nodes on which no task has failed.
     fn submit(&self, rounds: u32, spread: &Spread) -> Result<Job> {
         let failed: Vec<_> = self.names(".failed")?.iter().map(|name| name.replace(".failed", "")).collect();
-        let left = cluster::nodes_up()?.iter().filter(|node| !failed.contains(node)).count();
-        ensure!(left > 0, "tasks have failed on every node that is up: {}", self.last_words(""));
-        let tasks = spread.tasks.map_or_else(|| left.try_into(), Ok)?;
+        let tasks = match spread.tasks {
+            // Slurm may start nodes for them.
+            Some(tasks) if failed.is_empty() => tasks,
+            tasks => {
+                let left = cluster::nodes_up()?.iter().filter(|node| !failed.contains(node)).count();
+                ensure!(left > 0, "tasks have failed on every node that is up: {}", self.last_words(""));
+                tasks.map_or_else(|| left.try_into(), Ok)?
+            }
+        };
         let tasks = tasks.clamp(1, rounds);
         let script = self.directory.join("task.sh");
         fs::write(&script, include_str!("task.sh")).with_context(|| script.display().to_string())?;
@@ -160,7 +166,7 @@ impl Parts {
         fs::write(&path, format!("{node}: {why}\n")).with_context(|| path.display().to_string())
     }
 
-    /// Why a node has failed, or what a task of `job` that failed said at last.
+    /// Why a node has failed, or what a task that failed said at last, of those whose names begin with `job`.
     fn last_words(&self, job: &str) -> String {
         let last = |name: String| {
             let text = fs::read_to_string(self.directory.join(name)).ok()?;
