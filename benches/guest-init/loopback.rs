@@ -5,6 +5,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use crate::net::PATIENCE;
 use crate::rtnetlink;
 
 /// What one connection carries, in bytes: more than its buffers hold, so that the receiver's answers matter.
@@ -27,6 +30,8 @@ pub(crate) fn connections() -> Result<u64, String> {
     let failed = |error: std::io::Error| format!("TCP over the loopback: {error}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
+    // Who cannot connect says why; whoever waits for it is to end, too.
+    set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE)).map_err(|error| failed(error.into()))?;
     let received = thread::scope(|scope| {
         let servers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(|| serve(&listener))).collect();
         let clients: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(move || fill(address))).collect();

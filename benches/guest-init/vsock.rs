@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::thread;
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockListener, VsockStream};
 
 use serde_json::json;
@@ -21,6 +22,8 @@ pub(crate) fn vsock(argument: &str) -> Outcome {
     let failed = |error: io::Error| format!("vsock: {error}");
     let nobody = VsockStream::connect_with_cid_port(VMADDR_CID_HOST, out + 1).err().map(|error| error.to_string());
     let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, own).map_err(failed)?;
+    // Whoever waits for a connection that does not come is to end, too.
+    set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE)).map_err(|error| failed(error.into()))?;
     let (carried, answered) = thread::scope(|scope| {
         let answers: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(|| answer(&listener))).collect();
         let connections: Vec<_> = (0..CONNECTIONS).map(|number| scope.spawn(move || connection(out, number))).collect();
