@@ -31,11 +31,14 @@ const TURNS: usize = 4;
 const LOW_SIZE: usize = 0x1_0000;
 const HIGH_START: u64 = 0x4_0000;
 const HIGH_SIZE: usize = 0x8000;
-/// Where "bring up" puts the queue.
+/// Where "bring up" puts a queue; with all of them, each of four has rings of its own, so far apart.
 const DESCRIPTORS: u64 = 0x1000;
 const AVAILABLE: u64 = 0x2000;
 const USED: u64 = 0x3000;
+const RINGS: u64 = 0x3000;
 const QUEUE_SIZE: u16 = 16;
+/// Kinds of steps. How often a step's byte has them in it says more: whether all queues are brought up, whose rings are meant.
+const STEPS: u8 = 12;
 
 /// An address: mostly inside guest memory or at its edges, sometimes anywhere.
 fn address(program: &mut Program<'_>) -> Option<u64> {
@@ -60,6 +63,11 @@ fn length(program: &mut Program<'_>) -> Option<u32> {
     })
 }
 
+/// How far behind the first rings those of a queue are.
+fn rings(queue: u32) -> u64 {
+    u64::from(queue % 4) * RINGS
+}
+
 /// A device with the program's hands on it.
 struct Machine {
     transport: VirtioMmio,
@@ -82,8 +90,8 @@ impl Machine {
         let _ = self.transport.write(register.into(), &value.to_le_bytes());
     }
 
-    /// What a correct driver does until `DRIVER_OK`, with one queue.
-    fn bring_up(&mut self, features: u32) {
+    /// What a correct driver does until `DRIVER_OK`, with one queue or all.
+    fn bring_up(&mut self, features: u32, all: bool) {
         for (register, value) in [(0x70, 0), (0x70, 1), (0x70, 3), (0x24, 0), (0x20, features), (0x24, 1), (0x20, 1)] {
             self.set(register, value);
         }
@@ -92,15 +100,26 @@ impl Machine {
         let queues = u32::try_from(self.queues).unwrap_or(1).max(1);
         let queue = (features >> 7 & 7) << 1 | features & 1;
         let queue = if self.queues > 1 { queue % queues } else { 0 };
-        for (register, value) in [(0x30, queue), (0x38, QUEUE_SIZE.into()), (0x44, 1)] {
-            self.set(register, value);
+        if all {
+            (0..queues).for_each(|queue| self.ready(queue, rings(queue)));
+        } else {
+            self.ready(queue, 0);
         }
-        for (register, value) in [(0x80, DESCRIPTORS), (0x90, AVAILABLE), (0xa0, USED)] {
+        self.set(0x70, 15);
+    }
+
+    /// A queue whose rings are so far behind the first ones.
+    fn ready(&mut self, queue: u32, at: u64) {
+        let mut most = [0; 4];
+        self.set(0x30, queue);
+        self.transport.read(0x34, &mut most);
+        self.set(0x38, u32::from_le_bytes(most).min(QUEUE_SIZE.into()));
+        self.set(0x44, 1);
+        for (register, value) in [(0x80, DESCRIPTORS + at), (0x90, AVAILABLE + at), (0xa0, USED + at)] {
             let [a, b, c, d, high @ ..] = value.to_le_bytes();
             self.set(register, u32::from_le_bytes([a, b, c, d]));
             self.set(register + 4, u32::from_le_bytes(high));
         }
-        self.set(0x70, 15);
     }
 
     /// Guest memory that is not there is the guest's mistake.
@@ -120,8 +139,8 @@ impl Machine {
         assert!(self.workers.iter_mut().all(VirtioWorker::settle), "somebody gave an order");
     }
 
-    /// One descriptor in the table of "bring up".
-    fn describe(&self, program: &mut Program<'_>, index: u16) -> Option<()> {
+    /// One descriptor in a table of "bring up".
+    fn describe(&self, program: &mut Program<'_>, index: u16, at: u64) -> Option<()> {
         let (address, length) = (address(program)?, length(program)?);
         let (flags, next) = (u16::from(program.byte()?), program.byte()?);
         let next = if next < 0x80 { index.wrapping_add(1) } else { u16::from(next) & 0x1f };
@@ -130,14 +149,16 @@ impl Machine {
         for (to, from) in descriptor.iter_mut().zip(fields.concat()) {
             *to = from;
         }
-        self.poke(DESCRIPTORS + u64::from(index) * 16, &descriptor);
+        self.poke(DESCRIPTORS + at + u64::from(index) * 16, &descriptor);
         Some(())
     }
 
     /// One step; `None` when the program ends.
     fn step(&mut self, program: &mut Program<'_>) -> Option<()> {
-        match program.byte()? % 12 {
-            0 => self.bring_up(program.word()?),
+        let byte = program.byte()?;
+        let (kind, at) = (byte % STEPS, rings(u32::from(byte / STEPS)));
+        match kind {
+            0 => self.bring_up(program.word()?, at > 0),
             1 => self.set(u16::from(program.byte()?) & 0xfc, program.word()?),
             2 => {
                 let (offset, data) = (program.half()?, program.take::<8>()?);
@@ -152,13 +173,13 @@ impl Machine {
             4 => self.poke(address(program)?, &program.take::<8>()?),
             5 | 6 => {
                 let index = u16::from(program.byte()?) & 0x1f;
-                self.describe(program, index)?;
+                self.describe(program, index, at)?;
             }
             7 | 8 => {
                 // Offer a chain: an entry in the available ring, then its index.
                 let (slot, head) = (u16::from(program.byte()?), u16::from(program.byte()?) & 0x1f);
-                self.poke(AVAILABLE + 4 + u64::from(slot % QUEUE_SIZE) * 2, &head.to_le_bytes());
-                self.poke(AVAILABLE + 2, &slot.wrapping_add(1).to_le_bytes());
+                self.poke(AVAILABLE + at + 4 + u64::from(slot % QUEUE_SIZE) * 2, &head.to_le_bytes());
+                self.poke(AVAILABLE + at + 2, &slot.wrapping_add(1).to_le_bytes());
             }
             9 => {
                 // A header: of a block request, and, in what a disk does not look at, of a vsock packet.
@@ -283,5 +304,39 @@ fn like(state: &VirtioState, disk: &File) -> io::Result<Made> {
             host::block(disk, Settings { io_uring: false, num_queues, ..Settings::default() })
         }
         _ => host::rng(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the driver of a vsock device does that asks for a connection: all queues, a header in the second one's chain, and
+    /// room for the answer in the first one's.
+    #[test]
+    fn all_queues_of_a_device_work_together() {
+        let mut machine = Machine::new(host::vsock().unwrap()).unwrap();
+        machine.bring_up(0, true);
+        for queue in 0..3 {
+            machine.set(0x30, queue);
+            let mut ready = [0; 4];
+            machine.transport.read(0x44, &mut ready);
+            assert_eq!(ready, [1, 0, 0, 0], "queue {queue}");
+        }
+        let descriptor = |address: u64, flags: u16| {
+            [&address.to_le_bytes()[..], &44_u32.to_le_bytes(), &flags.to_le_bytes(), &[0, 0]].concat()
+        };
+        machine.poke(0xd000, &packet(1, 0));
+        for (queue, bytes) in [(0, descriptor(0xd800, 2)), (1, descriptor(0xd000, 0))] {
+            machine.poke(DESCRIPTORS + rings(queue), &bytes);
+            machine.poke(AVAILABLE + rings(queue) + 2, &[1, 0, 0, 0]);
+        }
+        for queue in [1, 0] {
+            machine.set(0x50, queue);
+            machine.serve();
+        }
+        let used = |queue: u32| machine.memory.read_obj::<u16>(GuestAddress(USED + rings(queue) + 2)).unwrap();
+        assert_eq!((used(0), used(1)), (1, 1));
+        machine.check();
     }
 }
