@@ -342,6 +342,10 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &flatboot(&["--resize", "1G:2G", "--mode", "stock"]), &["--mode stock"]);
     let smaller = ["--start", "restore=2G", "--memory", "1G"];
     refuses(&lab, &flatboot(&smaller), &["--start restore=2 GiB", "1 GiB", "128 MiB"]);
+    let output = lab.command_of("run", &with(&["--on", "slurm", "--tasks", "1"])).env("SBATCH_CLUSTERS", "b").output();
+    let text = stderr(&output.unwrap());
+    assert!(text.contains("--on slurm: SBATCH_CLUSTERS=b: a sweep runs on the cluster"), "{text}");
+    assert!(!lab.path("r.json").exists() && !lab.path("r.json.parts").exists(), "{:?}", lab.names());
     refuses(&lab, &["--vmm", "crosvm"], &["crosvm", "flatboot, flatboot-uefi, qemu"]);
     refuses(&lab, &["--vmm", "firecracker"], &["firecracker=PATH"]);
     refuses(&lab, &["--vmm", "qemu=nowhere"], &["nowhere", "No such file"]);

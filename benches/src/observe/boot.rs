@@ -99,8 +99,7 @@ fn allow_files(vms: u32) -> io::Result<()> {
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
     }
-    if limit.maximum.is_some_and(|most| most < needed) {
-        let most = limit.maximum.unwrap_or_default();
+    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
         return Err(io::Error::other(format!(
             "--vms {vms}: needs {needed} open files: {most} are allowed (ulimit -Hn)"
         )));

@@ -11,8 +11,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What would have other commands than sbatch tell of other jobs than ours, or sbatch itself wait, or write elsewhere.
-const NOT_OURS: [&str; 5] = ["SQUEUE_", "SCANCEL_", "SINFO_", "SBATCH_WAIT", "SBATCH_ERROR"];
+/// How variables begin that would have a command look at other jobs than ours, or ask before it cancels one.
+const FILTERS: [&str; 3] = ["SQUEUE_", "SCANCEL_", "SINFO_"];
+/// What would have sbatch wait for the job's end, or write what tasks say elsewhere.
+const NOT_OURS: [&str; 2] = ["SBATCH_WAIT", "SBATCH_ERROR"];
 /// Where jobs are then on a cluster that is not this machine's.
 const ELSEWHERE: [&str; 2] = ["SBATCH_CLUSTERS", "SLURM_CLUSTERS"];
 
@@ -106,10 +108,10 @@ fn output(program: &str, arguments: &[&str]) -> Result<String> {
 }
 
 fn finished(command: &mut Command, name: &str) -> Result<String> {
-    for (name, _) in env::vars_os() {
-        if NOT_OURS.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes())) {
-            command.env_remove(name);
-        }
+    let is_filter = |name: &str| FILTERS.iter().any(|start| name.starts_with(start));
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| is_filter(name) || NOT_OURS.contains(&name.as_str())) {
+        command.env_remove(name);
     }
     // A terminal's Ctrl-C is for this program, which has yet to cancel its job.
     let output = command.process_group(0).stdin(Stdio::null()).output();

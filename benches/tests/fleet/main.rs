@@ -143,7 +143,9 @@ fn a_drained_node_gets_no_more_rounds() {
 fn a_stopped_sweep_goes_on_where_it_was() {
     let (lab, cluster) = (Lab::new(), Cluster::start());
     let spread = ["--vmm", "qemu=vmm", "--runs", "9", "--tasks", "9", "--on", "slurm", "--out", "r.json"];
-    let sweep = lab.sweep(&cluster, &spread).spawn().unwrap();
+    // With these squeue would know of no job, and scancel would ask before it cancels one.
+    let user = [("SQUEUE_STATES", "SUSPENDED"), ("SCANCEL_INTERACTIVE", "1"), ("SBATCH_WAIT", "1")];
+    let sweep = lab.sweep(&cluster, &spread).envs(user).spawn().unwrap();
     wait_for("the first rounds", || lab.path("r.json").exists());
     kill_process(Pid::from_child(&sweep), Signal::INT).unwrap();
     let output = ended(sweep);
