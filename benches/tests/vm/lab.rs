@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flatboot_bench::guest::{Ended, Guest};
 use flatboot_bench::{Backend, Command, Error as HostError, HostOptions, Kvm, Outcome, Session, artifact, initramfs};
-use libtest_mimic::Failed;
+use libtest_mimic::{Completion, Failed, Trial};
 use tempfile::TempDir;
 
 /// Artifacts and a running host.
@@ -196,6 +196,17 @@ fn describe(guest: &Guest, ended: &Ended, flatboot: &Path) -> Failed {
         ended.complaint().unwrap_or_default()
     )
     .into()
+}
+
+/// A test that only the emulated host can run, and why.
+pub(crate) fn on_emulated_host(name: &'static str, why: &'static str, body: fn(&Lab) -> Result<(), Failed>) -> Trial {
+    Trial::ignorable_test(name, move || {
+        let lab = Lab::get()?;
+        if !lab.is_emulated() {
+            return Ok(Completion::ignored_with(why));
+        }
+        body(lab).map(|()| Completion::Completed)
+    })
 }
 
 /// Fails with `what` unless `holds`.

@@ -6,11 +6,11 @@ use std::{env, fs};
 
 use flatboot_bench::guest::{Ended, Guest};
 use flatboot_bench::{Command, HostOptions};
-use libtest_mimic::{Completion, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::firmware;
-use super::lab::{Lab, require};
+use super::lab::{Lab, on_emulated_host, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -187,13 +187,8 @@ fn groups(lab: &Lab) -> Result<(), Failed> {
 
 /// The one that takes a host with two nodes, which only an emulated one has for sure.
 pub(crate) fn bound() -> Trial {
-    Trial::ignorable_test("numa::memory_is_bound_and_threads_are_pinned", || {
-        let lab = Lab::get()?;
-        if !lab.is_emulated() {
-            return Ok(Completion::ignored_with("it takes the emulated host, which has two nodes for it"));
-        }
-        on_two_nodes(lab).map(|()| Completion::Completed)
-    })
+    let why = "it takes the emulated host, which has two nodes for it";
+    on_emulated_host("numa::memory_is_bound_and_threads_are_pinned", why, on_two_nodes)
 }
 
 /// Pages of each zone come from the node that it is bound to, threads run where they are told to.

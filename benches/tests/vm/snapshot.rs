@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use flatboot_bench::{Command, HostOptions, guest};
-use libtest_mimic::{Completion, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use super::api::{prints, script};
-use super::lab::{Lab, in_memory, require};
+use super::lab::{Lab, in_memory, on_emulated_host, require};
 use crate::Body;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -27,13 +27,8 @@ const PROCESSORS: [(&str, &str); 2] = [
 ];
 
 pub(crate) fn another_processor() -> Trial {
-    Trial::ignorable_test("snapshot::another_processor_refuses_it", || {
-        let lab = Lab::get()?;
-        if !lab.is_emulated() {
-            return Ok(Completion::ignored_with("this machine has one processor model: only emulated hosts differ"));
-        }
-        refused(lab).map(|()| Completion::Completed)
-    })
+    let why = "this machine has one processor model: only emulated hosts differ";
+    on_emulated_host("snapshot::another_processor_refuses_it", why, refused)
 }
 
 /// A guest that counts, holds memory and writes to a disk until it is told to stop; then it looks around.
