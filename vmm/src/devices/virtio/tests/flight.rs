@@ -160,7 +160,7 @@ fn a_reset_is_over_when_the_last_one_is() {
     for begun in [third, first] {
         flight.land(begun);
         thread::sleep(SHORT);
-        assert_eq!(flight.driver.get(STATUS), 15);
+        assert_eq!(flight.driver.get(STATUS), 3);
         assert!(flight.resets.try_recv().is_err(), "the device is not told before");
     }
     flight.land(second);

@@ -235,9 +235,9 @@ fn a_reset_is_over_when_all_is_back() {
     let begin = Instant::now();
     driver.set(0x70, 0);
     assert!(begin.elapsed() < Duration::from_secs(10), "a vCPU waits for nobody for ever");
-    assert_eq!([0x70, 0x44].map(|register| driver.get(register)), [15, 1], "as before");
+    assert_eq!([0x70, 0x44].map(|register| driver.get(register)), [3, 1], "features are refused");
     driver.set(0x70, 1);
-    assert_eq!(driver.get(0x70), 15, "and nothing counts");
+    assert_eq!(driver.get(0x70), 3, "and nothing counts");
     assert!(driver.serve());
     assert_eq!(driver.get(0x70), 0);
     assert_eq!(steps(&seen), [Step::Reset, Step::Took(vec![ring(0)]), Step::GaveBack(0), Step::Reset]);

@@ -67,8 +67,8 @@ pub struct VirtioMmio {
     outside: bool,
     /// The status register without `NEEDS_RESET`, which the line has.
     status: u32,
-    /// The driver has reset the device while requests were in flight: until the last one is over, the status reads as before and
-    /// nothing can be written (virtio 1.2, section 2.4).
+    /// The driver has reset the device while requests were in flight: until the last one is over, the status does not read 0 (virtio
+    /// 1.2, section 2.4), and nothing can be written.
     resetting: bool,
     /// What of the configuration space may be another one in a VM that is restored.
     renewed: Range<usize>,
@@ -328,6 +328,9 @@ impl VirtioMmio {
         for queue in &mut self.queues {
             *queue = QueueSetup::new(queue.max_size);
         }
+        // A driver that does not wait for the end of it, as Linux's, finds its features refused, and takes it for no success of its
+        // own that the one before it had reached.
+        self.status &= VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER;
         self.resetting = true;
         self.finish_reset();
     }
