@@ -77,7 +77,7 @@ impl<W: Write + Send + 'static> QueueWriter<W> {
     /// as long as it runs; without one it does nothing.
     pub fn start<G>(self, begin: impl FnOnce() -> Option<G> + Send + 'static) -> Result<Running, WorkerError> {
         let orders = Arc::clone(&self.orders);
-        Running::start(NAME.to_owned(), STACK, &orders, begin, move |orders| self.run(orders))
+        Running::start(NAME.to_owned(), STACK, &orders, begin, move |orders| self.run(orders)).map(Running::apart)
     }
 
     fn run(mut self, orders: &Orders) {

@@ -215,6 +215,8 @@ pub struct Running {
     orders: Arc<Orders>,
     /// There until it is waited for.
     thread: Option<JoinHandle<()>>,
+    /// What it has is not the VM's: left behind, it is in nobody's way.
+    apart: bool,
 }
 
 impl fmt::Debug for Running {
@@ -241,9 +243,16 @@ impl Running {
             }
         });
         match thread {
-            Ok(thread) => Ok(Self { name, orders: Arc::clone(orders), thread: Some(thread) }),
+            Ok(thread) => Ok(Self { name, orders: Arc::clone(orders), thread: Some(thread), apart: false }),
             Err(source) => Err(WorkerError::Thread { name, source }),
         }
+    }
+
+    /// The same, of a worker that has no memory of the VM, and no disk: the next VM does not wait for one that is left behind.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        self.apart = true;
+        self
     }
 
     /// Asks for rest. [`await_pause`](Self::await_pause) says when it is there, so that many workers can be asked at once.
@@ -326,7 +335,8 @@ impl Workers {
         self.0.iter().for_each(Running::ask_to_finish);
         let deadline = Instant::now() + FINISH;
         let left = self.0.iter_mut().filter_map(|worker| {
-            worker.finish_until(deadline).then(|| (worker.name.clone(), Arc::clone(&worker.orders)))
+            let waits = worker.finish_until(deadline) && !worker.apart;
+            waits.then(|| (worker.name.clone(), Arc::clone(&worker.orders)))
         });
         Left(left.collect())
     }
@@ -460,6 +470,16 @@ mod tests {
         drop(release);
         left.wait(LONG).unwrap();
         assert!(left.0.is_empty());
+    }
+
+    #[test]
+    fn what_has_nothing_of_the_vm_is_not_waited_for() {
+        let mut workers = Workers::default();
+        let (hung, release) = hung("serial-output");
+        workers.add(hung.apart());
+        let mut left = workers.finish();
+        left.wait(Duration::ZERO).unwrap();
+        drop(release);
     }
 
     /// One that rests is not taken for one that does not, however late it is looked at.
