@@ -12,6 +12,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
@@ -42,6 +43,11 @@ pub trait Terminal: fmt::Debug + Send {
     /// How many of `bytes` are on their way; [`WouldBlock`](io::ErrorKind::WouldBlock) if whoever is there has to read first. Any
     /// other error means that nobody is.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// When it is to be read again although nothing has happened there.
+    fn retry(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Whether nobody is at the other end of `end` any more.
@@ -143,6 +149,10 @@ impl VirtioDevice for Console {
 
     fn sources(&self) -> Vec<Source> {
         self.terminal.sources(RECEIVE, SEND).into()
+    }
+
+    fn retry(&self) -> Option<Duration> {
+        self.terminal.retry()
     }
 
     fn ready(&mut self, queue: usize) -> Ready {

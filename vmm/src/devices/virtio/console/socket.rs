@@ -5,12 +5,19 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::{Source, Terminal, has_hung_up};
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+
+use super::{Source, Terminal, has_hung_up};
+use crate::complaints::Complaints;
+
+/// How often it is tried to take whoever waits, where there was no room for that.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The listening side.
 #[derive(Debug)]
@@ -23,6 +30,9 @@ pub struct Socket {
     outgoing: Epoll,
     /// Whoever was there has gone: what waits for room for that one waits for nothing.
     gone: EventFd,
+    /// Whoever waits cannot be taken: this process has no room for another descriptor.
+    is_full: bool,
+    complaints: Complaints,
 }
 
 impl Socket {
@@ -32,7 +42,8 @@ impl Socket {
         let gone = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
         watch(&outgoing, gone.as_raw_fd(), EventSet::IN)?;
         watch(&incoming, listener.as_raw_fd(), EventSet::IN)?;
-        Ok(Self { listener, client: None, incoming, outgoing, gone })
+        let complaints = Complaints::default();
+        Ok(Self { listener, client: None, incoming, outgoing, gone, is_full: false, complaints })
     }
 
     /// Whoever is there; if nobody is, whoever waits to be.
@@ -40,7 +51,14 @@ impl Socket {
         if self.client.is_none() {
             // As a file, and not by the library's way: what makes that not block, and reads from it, are calls for which this
             // thread has no leave.
-            let client = File::from(accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?);
+            let client = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+            self.is_full = matches!(client, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS));
+            if self.is_full
+                && let Some(count) = self.complaints.count()
+            {
+                tracing::warn!(count, "console: whoever connects cannot be taken: there are too many open files");
+            }
+            let client = File::from(client?);
             watch(&self.incoming, client.as_raw_fd(), EventSet::IN)?;
             watch(&self.outgoing, client.as_raw_fd(), EventSet::OUT)?;
             // Others wait until this one has gone.
@@ -72,6 +90,10 @@ fn watch(epoll: &Epoll, descriptor: RawFd, events: EventSet) -> io::Result<()> {
 }
 
 impl Terminal for Socket {
+    fn retry(&self) -> Option<Duration> {
+        self.is_full.then_some(RETRY)
+    }
+
     fn sources(&self, receive: usize, send: usize) -> [Source; 2] {
         // What has an event is readable itself.
         [Source::readable(self.incoming.as_raw_fd(), receive), Source::readable(self.outgoing.as_raw_fd(), send)]

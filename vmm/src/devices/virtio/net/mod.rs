@@ -435,7 +435,10 @@ impl VirtioDevice for Net {
     }
 
     fn restore(&mut self, state: LaneState) {
-        if let LaneState::Net { pairs } = state {
+        // The last one has the control queue, and knows best: others may have been saved before its last command was done.
+        if let LaneState::Net { pairs } = state
+            && self.pair + 1 == self.shared.pairs.most()
+        {
             self.shared.pairs.restore(self.driver, pairs);
         }
     }

@@ -18,6 +18,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::connection::{Came, Connection, Watched};
 use super::packet::{Credit, Header, Op, Ports, STREAM};
+use crate::complaints::Complaints;
 
 /// Most connections at a time: a process has 1024 descriptors, unless it is given more.
 pub(super) const CONNECTIONS_MAX: usize = 512;
@@ -61,6 +62,7 @@ pub(super) struct Hub {
     next_port: u32,
     /// There is no room for another descriptor until one is closed.
     full: bool,
+    complaints: Complaints,
 }
 
 /// A program of the host that has not said yet what it wants.
@@ -106,6 +108,7 @@ impl Hub {
             buffer: vec![0; BUFFER_SIZE].into(),
             next_port: FIRST_PORT,
             full: false,
+            complaints: Complaints::default(),
         })
     }
 
@@ -255,7 +258,9 @@ impl Hub {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
                 // It would be heard again and again.
-                tracing::warn!(%error, "vsock: no connection can be taken until one is closed");
+                if let Some(count) = self.complaints.count() {
+                    tracing::warn!(%error, count, "vsock: no connection can be taken until one is closed");
+                }
                 self.full = true;
                 unwatch(&self.incoming, self.listener.as_raw_fd());
             }
@@ -415,7 +420,7 @@ impl Hub {
         self.make_room();
     }
 
-    /// A descriptor has been closed.
+    /// A descriptor may have been closed, by this or by others.
     fn make_room(&mut self) {
         if self.full {
             self.full = watch(&self.incoming, self.listener.as_raw_fd(), EventSet::IN).is_err();
