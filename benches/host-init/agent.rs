@@ -41,7 +41,7 @@ fn serve() -> io::Result<()> {
                 session.report(0, &report)?;
             }
             Order::Start(start) => program::start(&session, frame.sequence, start)?,
-            Order::Signal(number) => session.signal(number),
+            Order::Signal(number) => session.signal(frame.sequence, number),
             Order::Resize(size) => {
                 let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
                 if let Some(terminal) = &session.current().terminal {

@@ -54,8 +54,11 @@ impl Session {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn signal(&self, number: i32) {
-        if let (Some(process), Some(signal)) = (&self.current().process, Signal::from_named_raw(number)) {
+    /// Sends the signal `number` to the command `sequence`, and to no later one.
+    pub(crate) fn signal(&self, sequence: u32, number: i32) {
+        let current = self.current();
+        let process = current.process.as_ref().filter(|_| current.sequence == sequence);
+        if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(number)) {
             // A program that has just ended needs no signal.
             let _ = pidfd_send_signal(process, signal);
         }

@@ -8,7 +8,7 @@ use std::{env, fmt};
 use anyhow::{Context, bail};
 
 use crate::artifact;
-use crate::command::{Command, Finish, Outcome, Streams};
+use crate::command::{Command, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Finish, Outcome, Streams};
 use crate::direct::{DirectControl, DirectSession};
 use crate::error::Error;
 use crate::host::{Control, HostOptions, HostSession};
@@ -102,6 +102,9 @@ impl Backend {
             Ok(Outcome { code: 1, stderr, .. }) => {
                 let text = String::from_utf8_lossy(&stderr);
                 Ok(no(text.lines().next().unwrap_or("this machine's KVM runs no guests").trim()))
+            }
+            Ok(Outcome { code: EXIT_NOT_EXECUTABLE | EXIT_NOT_FOUND, .. }) => {
+                bail!("{}: cannot be executed: must be the flatboot program", path.display())
             }
             Ok(Outcome { code, .. }) => Ok(no(&format!("exit code {code}"))),
             Err(Error::Timeout(_)) => Ok(no("no answer in time")),

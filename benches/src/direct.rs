@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a program on this machine itself, as the emulated host would: same options, same result.
 
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -11,10 +12,13 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{fs, process};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
@@ -23,13 +27,17 @@ use crate::error::Error;
 use crate::host::HostOptions;
 
 const NO_WATCH: &str = "cannot watch the program";
+/// For how long what a program has left behind is still listened to.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// This machine, used as a host.
 #[derive(Debug)]
 pub struct DirectSession {
-    /// Each drive's path and that of its scratch copy.
-    drives: Vec<(PathBuf, PathBuf)>,
-    /// Holds the copies; removed with the session.
+    /// The drives as they were asked for.
+    drives: Vec<PathBuf>,
+    /// The ways in which each may be named, the longest first, and its number.
+    names: Vec<(PathBuf, usize)>,
+    /// Holds a copy of each, which has its number for a name; removed with the session.
     scratch: Option<TempDir>,
     control: DirectControl,
 }
@@ -45,22 +53,21 @@ pub struct DirectControl {
 impl DirectSession {
     /// Makes a scratch copy of each drive, so that the file itself stays as it is, as in the emulated host.
     pub fn start(options: &HostOptions) -> Result<Self, Error> {
-        let options = options.check()?;
-        let mut session = Self { drives: Vec::new(), scratch: None, control: DirectControl::default() };
-        if options.drives.is_empty() {
-            return Ok(session);
-        }
+        let (asked, options) = (options.drives.clone(), options.check()?);
+        let mut session = Self { drives: asked, names: Vec::new(), scratch: None, control: DirectControl::default() };
         // Beside the first drive: there is room for files of that size there, and a copy may share its blocks.
-        let first = &options.drives[0];
+        let Some(first) = options.drives.first() else { return Ok(session) };
         let beside = first.parent().unwrap_or(Path::new("/"));
         let named = tempfile::Builder::new().prefix("flatboot-drive-").tempdir_in(beside);
         let scratch = named.or_else(|_| tempfile::tempdir());
         let scratch = scratch.with_context(|| no_copy(first))?;
         for (n, drive) in options.drives.iter().enumerate() {
-            let copy = scratch.path().join(n.to_string());
-            sparse_copy(drive, &copy).with_context(|| no_copy(drive))?;
-            session.drives.push((drive.clone(), copy));
+            sparse_copy(drive, &scratch.path().join(n.to_string())).with_context(|| no_copy(drive))?;
+            let asked = &session.drives[n];
+            let absolute = std::path::absolute(asked).with_context(|| no_copy(drive))?;
+            session.names.extend([asked.clone(), absolute, drive.clone()].map(|name| (name, n)));
         }
+        session.names.sort_by_key(|(name, _)| Reverse(name.as_os_str().len()));
         session.scratch = Some(scratch);
         Ok(session)
     }
@@ -73,6 +80,7 @@ impl DirectSession {
 
     /// Runs a command to its end; what it writes goes to `streams` as it comes.
     pub fn run_streaming(&mut self, command: &Command, mut streams: Streams<'_>) -> Result<Finish, Error> {
+        self.check_named(command)?;
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let mut child = match self.spawn(command, &streams.stdin) {
             Ok(child) => child,
@@ -88,9 +96,9 @@ impl DirectSession {
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).context(NO_WATCH)?;
         self.control.begin(process.try_clone().context(NO_WATCH)?);
         feed(&mut child, &streams.stdin);
-        let ended = follow(&mut child, &process, deadline, &mut streams);
+        let ended = follow(&mut child, &process, deadline, &mut streams).context(NO_WATCH);
         self.control.end();
-        match ended {
+        match ended? {
             None => Err(Error::Timeout(command.timeout.unwrap_or_default())),
             Some(status) => Ok(Finish { code: exit_code(status) }),
         }
@@ -111,11 +119,30 @@ impl DirectSession {
         process.spawn()
     }
 
+    /// Fails if no argument names a drive: nothing would take its place, and what is written to it would stay.
+    fn check_named(&self, command: &Command) -> Result<(), Error> {
+        for (number, drive) in self.drives.iter().enumerate() {
+            let names = self.names.iter().filter(|(_, of)| *of == number).map(|(name, _)| name.as_os_str().as_bytes());
+            let is_named =
+                names.into_iter().any(|name| command.args.iter().any(|arg| find(arg.as_bytes(), name).is_some()));
+            if !is_named {
+                let drive = drive.display();
+                return Err(anyhow!(
+                    "--drive {drive}: an argument of the program must name it, for a copy to take its place"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
     /// `text` with every drive's path replaced by that of its copy.
     fn substituted(&self, text: &OsStr) -> OsString {
+        let Some(scratch) = &self.scratch else { return text.to_owned() };
         let mut bytes = text.as_bytes().to_vec();
-        for (path, copy) in &self.drives {
-            bytes = replaced(&bytes, path.as_os_str().as_bytes(), copy.as_os_str().as_bytes());
+        for (name, number) in &self.names {
+            let copy = scratch.path().join(number.to_string());
+            bytes = replaced(&bytes, name.as_os_str().as_bytes(), copy.as_os_str().as_bytes());
         }
         OsString::from_vec(bytes)
     }
@@ -157,15 +184,17 @@ fn follow(
     process: &OwnedFd,
     deadline: Option<Instant>,
     streams: &mut Streams<'_>,
-) -> Option<ExitStatus> {
+) -> io::Result<Option<ExitStatus>> {
+    let (over, running) = pipe_with(PipeFlags::CLOEXEC)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).filter(|_| out.is_some());
     let Streams { stdout, stderr, .. } = streams;
     let (sender, ended) = mpsc::channel();
     thread::scope(|scope| {
         let (out, err) = (out.map(OwnedFd::from), err.map(OwnedFd::from));
-        scope.spawn(|| copy(out, &mut *stdout));
-        scope.spawn(|| copy(err, &mut *stderr));
+        let over = &over;
+        scope.spawn(move || copy(out, over, &mut **stdout));
+        scope.spawn(move || copy(err, over, &mut **stderr));
         scope.spawn(move || sender.send(child.wait()));
         let status = match deadline {
             None => ended.recv().ok(),
@@ -176,18 +205,31 @@ fn follow(
         if let Some(group) = group {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        status.and_then(Result::ok)
+        drop(running);
+        Ok(status.and_then(Result::ok))
     })
 }
 
-fn copy(from: Option<OwnedFd>, to: &mut (dyn Write + Send)) {
+/// Copies until the end of `from`; once `over` is closed, only what is there already, for what has left the program's group may
+/// hold `from` open for ever.
+fn copy(from: Option<OwnedFd>, over: &OwnedFd, to: &mut (dyn Write + Send)) {
     let Some(from) = from else { return };
     let mut from = fs::File::from(from);
-    let mut buffer = vec![0; 1 << 16];
-    while let Ok(n) = from.read(&mut buffer) {
-        // Returning closes the pipe: the program gets the SIGPIPE that its reader's end means.
-        if n == 0 || to.write_all(&buffer[..n]).and_then(|()| to.flush()).is_err() {
+    let (mut buffer, mut last) = (vec![0; 1 << 16], None);
+    loop {
+        let mut waiting = [PollFd::new(&from, PollFlags::IN), PollFd::new(over, PollFlags::IN)];
+        if retry_on_intr(|| poll(&mut waiting, None)).is_err() {
             return;
+        }
+        let [there, ended] = waiting.map(|one| !one.revents().is_empty());
+        let last = ended.then(|| *last.get_or_insert_with(|| Instant::now() + DRAIN_LIMIT));
+        if !there || last.is_some_and(|last| Instant::now() > last) {
+            return;
+        }
+        // Returning closes the pipe: the program gets the SIGPIPE that its reader's end means.
+        match from.read(&mut buffer) {
+            Ok(n @ 1..) if to.write_all(&buffer[..n]).and_then(|()| to.flush()).is_ok() => {}
+            _ => return,
         }
     }
 }
@@ -219,22 +261,21 @@ fn sparse_copy(from: &Path, to: &Path) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cp: {status}"))) }
 }
 
-fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let mut result = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(position) = rest.windows(from.len()).position(|window| window == from) {
-        result.extend_from_slice(&rest[..position]);
-        result.extend_from_slice(to);
-        rest = &rest[position + from.len()..];
-    }
-    result.extend_from_slice(rest);
-    result
+/// Where `text` has the path `name`, and not a longer one of which it is a part.
+fn find(text: &[u8], name: &[u8]) -> Option<usize> {
+    let goes_on = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(byte));
+    let stands = |at: usize| !goes_on(text[..at].last()) && !goes_on(text.get(at + name.len()));
+    (0..text.len()).find(|at| text[*at..].starts_with(name) && stands(*at))
+}
+
+fn replaced(text: &[u8], name: &[u8], by: &[u8]) -> Vec<u8> {
+    let Some(at) = find(text, name) else { return text.to_vec() };
+    let (before, rest) = (&text[..at], &text[at + name.len()..]);
+    [before, by, &replaced(rest, name, by)].concat()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn session() -> DirectSession {
@@ -268,6 +309,17 @@ mod tests {
     }
 
     #[test]
+    fn what_has_left_the_group_is_not_waited_for() {
+        let begun = Instant::now();
+        let script = "setsid sleep 1000 & echo $!; echo done >&2";
+        let (finish, stdout, stderr) = run(&Command::new("sh").args(["-c", script]), Stdin::Null);
+        assert_eq!((finish.unwrap().code, &stderr[..]), (0, &b"done\n"[..]));
+        assert!(begun.elapsed() < Duration::from_secs(500));
+        let left = String::from_utf8(stdout).unwrap().trim().parse().ok().and_then(Pid::from_raw).unwrap();
+        rustix::process::kill_process(left, Signal::KILL).unwrap();
+    }
+
+    #[test]
     fn the_drive_itself_is_not_written() {
         let directory = tempfile::tempdir().unwrap();
         let drive = directory.path().join("disk.img");
@@ -282,5 +334,25 @@ mod tests {
         drop(session);
         assert_eq!(fs::read_to_string(&drive).unwrap(), "before");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a scratch copy was left");
+    }
+
+    #[test]
+    fn a_drive_is_known_by_every_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let (drive, link) = (directory.path().join("disk.img"), directory.path().join("link"));
+        fs::write(&drive, "").unwrap();
+        std::os::unix::fs::symlink(&drive, &link).unwrap();
+        let options = HostOptions { drives: vec![link.clone()], ..HostOptions::default() };
+        let mut session = DirectSession::start(&options).unwrap();
+        let copy = session.scratch.as_ref().unwrap().path().join("0").display().to_string();
+        for name in [&drive, &link] {
+            let name = name.display();
+            assert_eq!(session.substituted(OsStr::new(&format!("path={name},id=a"))), *format!("path={copy},id=a"));
+            let another = format!("path={name}.bak");
+            assert_eq!(session.substituted(OsStr::new(&another)), *another, "of another file");
+        }
+        let streams = Streams { stdin: Stdin::Null, stdout: &mut io::sink(), stderr: &mut io::sink() };
+        let unnamed = session.run_streaming(&Command::new("true").arg("disk.img"), streams).unwrap_err();
+        assert!(unnamed.to_string().contains("must name it"), "{unnamed}");
     }
 }

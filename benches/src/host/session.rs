@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use tempfile::TempDir;
 
 use super::HostOptions;
@@ -29,6 +30,8 @@ use crate::{artifact, initramfs};
 
 /// How long QEMU may take to be reaped once its sockets are closed.
 const REAP_LIMIT: Duration = Duration::from_secs(5);
+/// How long after its limit what a program has written before is still taken.
+const LATE: Duration = Duration::from_secs(10);
 const SIGPIPE: i32 = 13;
 /// The connection broke or carried nonsense.
 const NO_CONNECTION: &str = "the connection to the emulated host's init failed";
@@ -125,7 +128,8 @@ impl HostSession {
     /// thread may stay that waits for this process's input.
     pub fn run_streaming(&mut self, command: &Command, streams: Streams<'_>) -> Result<Finish, Error> {
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let cwd = command.cwd.clone().map_or_else(std::env::current_dir, Ok).context(NO_CONNECTION)?;
+        let cwd = command.cwd.clone().map_or_else(std::env::current_dir, Ok);
+        let cwd = cwd.context("the working directory is gone: must be one that is there (--cwd)")?;
         let terminal = match streams.stdin {
             Stdin::Terminal => Some(RawTerminal::enter().context(NO_TERMINAL)?),
             _ => None,
@@ -331,7 +335,7 @@ impl Unconnected {
             [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN), PollFd::new(&process, PollFlags::IN)];
         let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
         let timeout = Timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() };
-        poll(&mut waiting, Some(&timeout)).context(NO_CONNECTION)?;
+        retry_on_intr(|| poll(&mut waiting, Some(&timeout))).context(NO_CONNECTION)?;
         if !waiting[0].revents().is_empty() {
             return Ok(listener.accept().context(NO_CONNECTION)?.0);
         }
@@ -377,6 +381,9 @@ fn connection(error: io::Error) -> Failure {
 }
 
 fn next_frame(frames: &mpsc::Receiver<io::Result<Frame>>, deadline: Option<Instant>) -> Result<Frame, Failure> {
+    if deadline.is_some_and(|deadline| Instant::now() > deadline + LATE) {
+        return Err(Failure::Timeout);
+    }
     let received = match deadline {
         None => frames.recv().map_err(|_| RecvTimeoutError::Disconnected),
         Some(deadline) => frames.recv_timeout(deadline.saturating_duration_since(Instant::now())),

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 /// How often the size is looked at: QEMU tells of changes once a second.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// For how long QEMU may say nothing to what it answers at once.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// A connection.
 pub(super) struct Qmp {
     stream: BufReader<UnixStream>,
@@ -24,6 +27,7 @@ impl Qmp {
     /// Connects, for the device with that `id`.
     pub(super) fn connect(socket: &Path, device: &str) -> Result<Self> {
         let stream = UnixStream::connect(socket).with_context(|| format!("{}", socket.display()))?;
+        stream.set_read_timeout(Some(SILENCE))?;
         let mut qmp = Self { stream: BufReader::new(stream), path: format!("/machine/peripheral/{device}") };
         qmp.read()?;
         qmp.execute("qmp_capabilities", &json!({}))?;
