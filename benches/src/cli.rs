@@ -244,7 +244,8 @@ impl SweepArgs {
     pub(crate) fn request(&self, fleets: &[Vms]) -> Request {
         let sizes: &[&str] = if fleets.is_empty() { &["1G", "4G", "16G"] } else { &["1G"] };
         let by_default: Vec<Memory> = sizes.iter().filter_map(|size| size.parse().ok()).collect();
-        let is_default = self.memory.is_empty() && self.resize.is_empty();
+        let only_boots = self.start.iter().all(Starts::is_boot);
+        let is_default = self.memory.is_empty() && (self.resize.is_empty() || !only_boots);
         let memory = if is_default { &by_default } else { &self.memory };
         let shapes = if self.shape.is_empty() { Matrix::shapes(memory, &self.cpus) } else { self.shape.clone() };
         let shapes = Matrix::started(&shapes, &self.start, &self.resize, &self.cpus);

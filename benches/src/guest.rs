@@ -217,6 +217,10 @@ impl Guest {
 
     /// Runs it to its end.
     pub fn run(&self, session: &mut Session, flatboot: &Path) -> Result<Ended> {
+        if let Some(timeline) = &self.timeline {
+            // One of an earlier run is not of this one.
+            let _ = fs::remove_file(timeline);
+        }
         let outcome = session.run(&self.command(flatboot))?;
         let reports = reports(&outcome.stdout_text());
         let timeline = self.timeline.as_deref().filter(|path| path.exists()).map(read_timeline).transpose()?;

@@ -261,6 +261,18 @@ fn a_stopped_sweep_is_resumed_where_it_was() {
 }
 
 #[test]
+fn a_sweep_is_of_the_same_programs_to_its_end() {
+    let script = format!("echo >> boots; [ $(wc -l < boots) != 3 ] || echo '# another' >> vmm; {INIT}");
+    let lab = Lab::new(&script);
+    let output = lab.run(&["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial", "--runs", "4"]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("and this changed: the programs: qemu "), "{text}");
+    let rounds: Vec<_> = lab.results().boots.iter().map(|boot| boot.round).collect();
+    assert_eq!(rounds, [0, 1], "which boots of the last round were of the other one?");
+}
+
+#[test]
 fn a_killed_sweep_loses_only_the_boot_in_flight() {
     let lab = Lab::new(&format!(
         "echo x >> count; [ $(wc -l < count) = 4 ] && {{ echo $$ > pid; exec sleep 1000; }}; {INIT}"
@@ -331,6 +343,10 @@ fn wrong_requests_write_nothing() {
     refuses(&lab, &with(&["--host-pages", "2M"]), &["2M", "any, 4K"]);
     refuses(&lab, &with(&["--on", "cloud"]), &["cloud", "here, slurm"]);
     refuses(&lab, &with(&["--tasks", "0"]), &["--tasks"]);
+    refuses(&lab, &with(&["--tasks", "2"]), &["--tasks 2", "--on slurm"]);
+    refuses(&lab, &with(&["--vmm", "qemu=plain"]), &["--vmm qemu", "named twice"]);
+    refuses(&lab, &with(&["--threads", "2", "--mode", "serial"]), &["--threads", "--mode parallel or async"]);
+    refuses(&lab, &with(&["--stock-kernel", "plain", "--mode", "serial"]), &["--stock-kernel plain", "--mode stock"]);
     refuses(&lab, &with(&["--shape", "2x1G", "--memory", "1G"]), &["--shape"]);
     refuses(&lab, &with(&["--memory", "1048576T"]), &["1048576 TiB", "physical addresses"]);
     refuses(&lab, &with(&["--kernel", "nowhere"]), &["nowhere"]);

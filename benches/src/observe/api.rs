@@ -2,13 +2,15 @@
 //! Requests to a VMM's server (docs/api.md).
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::boot::Interrupted;
 use super::order::Resize;
 use crate::http;
 
 /// Longer than any request takes: vm.resize answers after 60 s at the latest if the guest does nothing.
-const LIMIT: Duration = Duration::from_secs(90);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// The same with that limit.
 pub(super) fn put(socket: &Path, what: &str, body: &str) -> Result<(), String> {
@@ -17,9 +19,12 @@ pub(super) fn put(socket: &Path, what: &str, body: &str) -> Result<(), String> {
 
 impl Resize {
     /// Nanoseconds that the last of the changes took.
-    pub(super) fn run(&self) -> Result<u64, String> {
+    pub(super) fn run(&self, interrupted: &Interrupted) -> Result<u64, String> {
         let mut took = Duration::ZERO;
         for bytes in &self.sizes {
+            if interrupted.load(Ordering::SeqCst) {
+                return Err("interrupted".to_owned());
+            }
             let began = Instant::now();
             put(&self.socket, "vm.resize", &format!("{{\"desired_ram\": {bytes}}}"))?;
             took = began.elapsed();
@@ -54,7 +59,7 @@ mod tests {
             }
             asked
         });
-        let took = Resize { socket: socket.clone(), sizes: vec![1, 2] }.run().unwrap();
+        let took = Resize { socket: socket.clone(), sizes: vec![1, 2] }.run(&Interrupted::new(false)).unwrap();
         assert!((50_000_000..60_000_000_000).contains(&took), "{took}");
         assert_eq!(put(&socket, "vm.resize", "{}").unwrap_err(), "vm.resize: 409 why");
         assert!(server.join().unwrap().iter().all(|line| line == "PUT /api/v1/vm.resize HTTP/1.1\r\n"));

@@ -16,7 +16,7 @@ use rustix::thread::disable_transparent_huge_pages;
 use super::fleet::{Fleet, Member, numbered};
 use super::marks::{self, PortReader, Reported, now_ns};
 use super::memory;
-use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Resize, Until};
+use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Until};
 use super::peer::Peer;
 use super::template;
 use super::vmm::Vmm;
@@ -26,7 +26,7 @@ use crate::work;
 /// How long a VMM may take from SIGTERM until it has written its timeline.
 const LAST_WORDS: Duration = Duration::from_secs(60);
 /// How often [`Interrupted`] is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of the longest line that is read as one: what init says of a workload that failed is shorter.
 const LINE_BYTES: usize = 4096;
 /// Lines of a failed guest's console that are kept, and bytes of each.
@@ -74,7 +74,7 @@ pub fn boots(order: &Order, interrupted: &Interrupted) -> io::Result<Vec<End>> {
 
     // Whom this process starts has it from this process.
     disable_transparent_huge_pages(order.host_pages == HostPages::Small)?;
-    let saved = order.template.as_ref().map(|template| template::make(order, template)).transpose();
+    let saved = order.template.as_ref().map(|template| template::make(order, template, interrupted)).transpose();
     let _saved = match saved {
         Ok(saved) => saved,
         Err(why) => return Ok(vec![failed(why, &Seen::default()); order.vms.unwrap_or(1) as usize]),
@@ -92,9 +92,10 @@ pub fn boots(order: &Order, interrupted: &Interrupted) -> io::Result<Vec<End>> {
     }
 }
 
-/// Allows this process as many open files as `vms` take: two for what each says, two for its marks, and some of its own.
+/// Allows this process as many open files as `vms` take while all are being started: four for what each says and reads, one by
+/// which its exec fails, two for its marks, and some of its own.
 fn allow_files(vms: u32) -> io::Result<()> {
-    let needed = u64::from(vms) * 4 + 64;
+    let needed = u64::from(vms) * 8 + 64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
@@ -159,6 +160,7 @@ fn sampled(
     }
     let resized = seen.resized.take().transpose()?;
     let reported = match (&order.marks, port) {
+        (MarksFrom::Timeline(_), _) if ended.is_none() => return Err(why(order, seen, ended)),
         (MarksFrom::Timeline(path), _) => marks::from_timeline(path, zero_ns)
             .map_err(|error| format!("no timeline: {error}; {}", why(order, seen, ended)))?,
         (_, Some(port)) => port.finish(zero_ns),
@@ -236,7 +238,7 @@ fn watch(
             Ok(Event::Message(line)) => keep(&mut seen.messages, line),
             Ok(Event::Line(ns, line)) => {
                 if seen.init.is_none() && line.contains(INIT_LINE) {
-                    seen.resized = order.resize.as_ref().map(Resize::run);
+                    seen.resized = order.resize.as_ref().map(|resize| resize.run(interrupted));
                     seen.init = Some((ns, vmm.pid().and_then(memory::while_stopped)));
                     deadline = Instant::now() + limit;
                 }

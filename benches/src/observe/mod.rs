@@ -15,6 +15,7 @@ mod peer;
 mod template;
 mod vmm;
 
+pub(crate) use api::LIMIT;
 pub use boot::{Interrupted, boots};
 pub use facts::{Surroundings, surroundings};
 pub(crate) use marks::now_ns;

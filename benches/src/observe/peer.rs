@@ -9,13 +9,16 @@ use std::thread;
 use crate::work::{DATA_FILE, DATA_MIB, DISK_MIB, ECHO_PORT, LINKS};
 
 /// Arguments: the file, how much of it is there and its size, both in MiB, then name and address of each tap. It says a line when
-/// all is there, and clears it away when nobody holds its standard input any more. What an earlier one left behind is taken over.
+/// all is there, and clears it away when nobody holds its standard input any more. What an earlier one left behind is taken over; one that
+/// still runs is left alone.
 const SCRIPT: &str = r#"
     set -e
     PATH=$PATH:/usr/sbin:/sbin
     command -v iperf3 >/dev/null || { echo 'iperf3: not found: benches/packages.sh work' >&2; exit 1; }
+    exec 9>/run/flatboot-work.lock
+    flock -n 9 || { echo 'another sweep with --work is at work on this machine' >&2; exit 1; }
     file=$1 data=$2 size=$3 taps= server=; shift 3
-    trap 'kill $server || :; for tap in $taps; do ip link delete $tap; done; rm -f "$file"' EXIT
+    trap 'set +e; exec 2>/dev/null; kill $server; for tap in $taps; do ip link delete $tap; done; rm -f "$file"' EXIT
     while [ $# -gt 0 ]; do
         ip link delete "$1" 2>/dev/null || :
         ip tuntap add dev "$1" mode tap
@@ -26,7 +29,8 @@ const SCRIPT: &str = r#"
     done
     dd if=/dev/zero of="$file" bs=1M count="$data" 2>/dev/null
     truncate -s "${size}M" "$file"
-    iperf3 --server >/dev/null 2>&1 & server=$!
+    iperf3 --server >/dev/null 2>&1 9>&- & server=$!
+    sleep 0.3; kill -0 $server 2>/dev/null || { echo 'iperf3 --server: has ended: is its port free?' >&2; exit 1; }
     echo ready
     read -r _ || :
 "#;

@@ -5,11 +5,13 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::api::put;
+use super::boot::{Interrupted, LOOK};
 use super::order::{INIT_LINE, Order, Template};
 use super::vmm::Vmm;
 
@@ -28,11 +30,12 @@ impl Drop for Saved {
 }
 
 /// Makes the snapshot; an error is why there is none.
-pub(super) fn make(order: &Order, template: &Template) -> Result<Saved, String> {
+pub(super) fn make(order: &Order, template: &Template, interrupted: &Interrupted) -> Result<Saved, String> {
     let failed = |error: io::Error| format!("the VM to be saved: {error}");
     let saved = Saved(template.directory.clone());
     // What an earlier sample has left.
     let _ = fs::remove_file(&template.socket);
+    let _ = fs::remove_dir_all(&template.directory);
     let mut command = Command::new(&order.program);
     command.args(&template.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut vmm = Vmm(command.spawn().map_err(failed)?);
@@ -40,9 +43,13 @@ pub(super) fn make(order: &Order, template: &Template) -> Result<Saved, String> 
     let deadline = Instant::now() + Duration::from_millis(order.limit_ms);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let line = lines.recv_timeout(left).map_err(|_| "the VM to be saved did not get ready".to_owned())?;
-        if line.contains(INIT_LINE) && line.contains(WAITS) {
-            break;
+        if interrupted.load(Ordering::SeqCst) {
+            return Err("interrupted".to_owned());
+        }
+        match lines.recv_timeout(left.min(LOOK)) {
+            Ok(line) if line.contains(INIT_LINE) && line.contains(WAITS) => break,
+            Ok(_) | Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+            _ => return Err("the VM to be saved did not get ready".to_owned()),
         }
     }
     put(&template.socket, "vm.pause", "")?;

@@ -159,8 +159,10 @@ impl Bench {
         }
         let mut guest = variant.guest.clone().timeline(&timeline);
         self.stage(&mut guest);
-        let ended = guest.run(&mut host, &self.flatboot)?;
-        self.script(&mut host, TIDY, variant)?;
+        let ended = guest.run(&mut host, &self.flatboot);
+        let tidied = self.script(&mut host, TIDY, variant);
+        let ended = ended?;
+        tidied?;
         let passed = ended.passed();
         match ended.timeline {
             Some(timeline) if passed && timeline.init_ns.is_some() => {

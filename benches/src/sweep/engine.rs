@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sweep itself: setup, then boot after boot, each saved before the next begins.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use flatboot_handoff::SECTION_SIZE;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::matrix::{Matrix, describe};
+use super::matrix::{Matrix, Shape, describe};
 use super::setup;
 use super::stop::Stop;
 use super::switches::{FULL_SET, Place, Switch, word};
@@ -19,7 +20,7 @@ use crate::backend::Backend;
 use crate::command::Command;
 use crate::host::HostOptions;
 use crate::modes::{Mode, STOCK};
-use crate::observe::{Order, Surroundings, Until};
+use crate::observe::{LIMIT, Order, Surroundings, Until};
 use crate::progress::Progress;
 use crate::results::{
     self, Boot, End, FORMAT, Facts, GuestFacts, HostPages, MOST_BOOTS, Output, Results, Start, Sweep, VERSION, Variant,
@@ -37,6 +38,8 @@ const FILLED: &str = " debugfs=on flatboot.check=settle";
 const WAITING: &str = "flatboot.check=echo";
 /// What a host may need besides the boot: its own start, staging of files, power-off.
 const OVERHEAD: Duration = Duration::from_secs(180);
+/// The most requests that are made of a VM that is saved or changed: up, down and up again.
+const REQUESTS: u32 = 3;
 
 /// What a user asks for.
 #[derive(Debug, Clone)]
@@ -92,10 +95,7 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
     eprintln!("==> {}", bench.backend);
     let surroundings = bench.surroundings(stop)?;
     fits(&request.matrix, &surroundings)?;
-    let images = &bench.images;
-    let guest = setup::guest(&images.kernel, images.stock.as_deref(), &bench.initramfs())?;
-    let guest = GuestFacts { userland: images.userland.as_deref().and_then(setup::recipe), ..guest };
-    let facts = setup::facts(bench.backend.kvm(), &surroundings, guest, &bench.vmms)?;
+    let facts = setup::facts(bench.backend.kvm(), &surroundings, bench.guest()?, &bench.vmms, bench.programs()?);
     let mut results = match earlier {
         Some(earlier) => {
             let mut earlier = same(&request.out, earlier, &facts)?;
@@ -115,6 +115,10 @@ pub fn run(request: &Request, stop: &Stop) -> Result<Finished> {
 fn check(request: &Request) -> Result<()> {
     ensure!((1..=1000).contains(&request.runs), "--runs {}: must be 1 to 1000", request.runs);
     ensure!(!request.timeout.is_zero(), "--timeout 0: must be at least 1 second");
+    let kinds = || request.vmms.iter().map(|choice| choice.kind);
+    if let Some(twice) = kinds().find(|kind| kinds().filter(|other| other == kind).count() > 1) {
+        bail!("--vmm {twice}: named twice: must be one program of each kind");
+    }
     if let Some(idler) = request.matrix.vmms.iter().find(|vmm| !request.work.is_empty() && !vmm.works()) {
         bail!("--vmm {idler}: --work is for flatboot and qemu");
     }
@@ -130,6 +134,12 @@ fn check(request: &Request) -> Result<()> {
     if let Some(switch) = request.matrix.idle_switches().first() {
         let vmm = if switch.is_of_flatboot() { " with --vmm flatboot" } else { "" };
         bail!("--without {}: turns nothing off here: switches are of --mode {FULL_SET}{vmm}", switch.name);
+    }
+    if !(request.matrix.threads.is_empty() || request.matrix.modes.iter().any(|mode| mode.threads)) {
+        bail!("--threads: caps nothing here: must go with --mode parallel or async");
+    }
+    if let (Some(kernel), false) = (&request.stock_kernel, request.matrix.modes.iter().any(|mode| mode.is_stock())) {
+        bail!("--stock-kernel {}: is booted by --mode stock alone, which is not asked for", kernel.display());
     }
     check_starts(request)?;
     let boots = sweep(request).boots_wanted();
@@ -241,8 +251,14 @@ fn fits(matrix: &Matrix, host: &Surroundings) -> Result<()> {
     let bits = host.physical_address_bits;
     // Up to 4 GiB of the addresses are for devices.
     let room = 1u64.checked_shl(bits).unwrap_or(u64::MAX).saturating_sub(4 << 30);
-    match matrix.shapes.iter().map(|shape| shape.memory).max() {
-        Some(memory) if memory.bytes() > room => {
+    let before = |shape: &Shape| match shape.start {
+        Some(Start::Restored { from_bytes }) => from_bytes.unwrap_or(0),
+        Some(Start::Resized { from_bytes }) => from_bytes,
+        None => 0,
+    };
+    match matrix.shapes.iter().map(|shape| before(shape).max(shape.memory.bytes())).max() {
+        Some(bytes) if bytes > room => {
+            let memory = size(bytes);
             bail!("memory {memory}: the host's physical addresses have {bits} bits, 4 GiB of which are for devices")
         }
         _ => Ok(()),
@@ -253,6 +269,10 @@ fn fits(matrix: &Matrix, host: &Surroundings) -> Result<()> {
 struct Bench {
     backend: Backend,
     vmms: Vec<Vmm>,
+    /// What makes the tables that some VMMs are given.
+    tables: Option<PathBuf>,
+    /// This program, and what it was when the sweep began.
+    own: (PathBuf, String),
     images: Images,
     host_kernel: Option<PathBuf>,
     until: Until,
@@ -282,13 +302,40 @@ impl Images {
 
 impl Bench {
     fn open(request: &Request, vmms: Vec<Vmm>) -> Result<Self> {
-        let flatboot = artifact::flatboot(None);
+        let flatboot = vmms.iter().find(|vmm| vmm.kind == Kind::Flatboot).map(|vmm| PathBuf::from(&vmm.program));
+        let flatboot = flatboot.or_else(|| artifact::flatboot(None));
+        let tables = vmms.iter().any(|vmm| vmm.kind.table().is_some());
+        let tables = tables.then(|| artifact::needed_flatboot(flatboot.as_deref())).transpose()?;
+        let own = env::current_exe().context("flatboot-bench's own path")?;
+        let own = (own.clone(), setup::hash(&own)?);
         let images = Images::of(request)?;
         let backend = Backend::open(flatboot.as_deref())?;
         let host_kernel = backend.host_kernel()?;
         let scratch = tempfile::Builder::new().prefix("flatboot-sweep-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        Ok(Self { backend, vmms, images, host_kernel, until: watched(request), scratch })
+        Ok(Self { backend, vmms, tables, own, images, host_kernel, until: watched(request), scratch })
+    }
+
+    /// Facts about what is booted.
+    fn guest(&self) -> Result<GuestFacts> {
+        let images = &self.images;
+        let guest = setup::guest(&images.kernel, images.stock.as_deref(), &self.initramfs())?;
+        Ok(GuestFacts { userland: images.userland.as_deref().and_then(setup::recipe), ..guest })
+    }
+
+    /// SHA-256 of what boots it.
+    fn programs(&self) -> Result<BTreeMap<String, String>> {
+        setup::programs(&self.vmms, self.tables.as_deref())
+    }
+
+    /// What is not any more what the sweep began with, if anything.
+    fn changed(&self, began: &Facts) -> Result<Option<String>> {
+        let (own, hash) = &self.own;
+        if setup::hash(own)? != *hash {
+            return Ok(Some(own.display().to_string()));
+        }
+        let now = Facts { guest: self.guest()?, programs: self.programs()?, ..began.clone() };
+        Ok(began.unlike(&now).map(|(what, was, is)| format!("{what}: {was} when it began, {is} now")))
     }
 
     fn initramfs(&self) -> PathBuf {
@@ -304,8 +351,7 @@ impl Bench {
     /// Runs this program's observer in a fresh host and gives back what it prints.
     fn observer(&self, options: &[&str], words: &[&str], limit: Duration, stop: &Stop) -> Result<Vec<u8>> {
         let options_of_host = HostOptions { kernel: self.host_kernel.clone(), ..HostOptions::default() };
-        let own = env::current_exe().context("temporary directory")?;
-        let command = Command::new(own).arg("observe").args(options).arg("--").args(words).timeout(limit);
+        let command = Command::new(&self.own.0).arg("observe").args(options).arg("--").args(words).timeout(limit);
         let mut session = self.backend.start(&options_of_host)?;
         stop.guard(session.control(), Signal::TERM.as_raw());
         let outcome = session.run(&command);
@@ -332,7 +378,7 @@ impl Bench {
         let turns: Vec<_> = sweep.turns().filter(|(_, round)| *round == 0 || *round >= done).collect();
         let progress = Progress::begin("sweep".to_owned());
         progress.expect(turns.iter().map(|(variant, _)| sweep.variants[*variant].boots()).sum());
-        for (variant, round) in turns {
+        for (turn, (variant, round)) in turns.iter().copied().enumerate() {
             if stop.is_asked() {
                 break;
             }
@@ -352,6 +398,13 @@ impl Bench {
                 out.save(results)?;
             }
             progress.say(&format!("{:>4}/{all}  {what}  {result}", results.boots.len()), reached);
+            let is_last = turns.get(turn + 1).is_none_or(|(_, next)| *next != round);
+            if let Some(what) = is_last.then(|| self.changed(&results.facts)).transpose()?.flatten() {
+                // Which boots of the round it was that had the other one, nobody knows.
+                results.boots.retain(|boot| boot.round < round);
+                out.save(results)?;
+                bail!("a sweep is of the same programs from its beginning to its end, and this changed: {what}");
+            }
         }
         Ok(())
     }
@@ -364,7 +417,12 @@ impl Bench {
             Until::Init => 1,
             Until::Filled | Until::Worked => 2,
         };
-        let limit = Duration::from_millis(sweep.timeout_ms) * watched + OVERHEAD;
+        let (saved, requests) = match sweep.variants[variant].start {
+            None => (0, 0),
+            Some(Start::Restored { .. }) => (1, REQUESTS),
+            Some(Start::Resized { .. }) => (0, REQUESTS),
+        };
+        let limit = Duration::from_millis(sweep.timeout_ms) * (watched + saved) + LIMIT * requests + OVERHEAD;
         // A host that fails costs one boot and not the sweep.
         let failed = |why: String| {
             let end = End::Failed { why: format!("the host failed: {why}"), console: Vec::new() };
@@ -416,10 +474,14 @@ impl Bench {
         if path.exists() {
             return Ok(Some(path));
         }
-        let flatboot = artifact::needed_flatboot(None)?;
+        let flatboot = self.tables.as_deref().context("no flatboot makes tables")?;
         let mut command = std::process::Command::new(flatboot);
         command.args(["map", "--for", name, "--memory", &format!("size={}M", memory_bytes >> 20), "--table"]);
-        let output = command.arg(&path).stdin(std::process::Stdio::null()).output().context("temporary directory")?;
+        let output = command
+            .arg(&path)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .with_context(|| flatboot.display().to_string())?;
         ensure!(output.status.success(), "flatboot map: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(Some(path))
     }

@@ -35,6 +35,14 @@ pub struct Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Starts(Option<Start>);
 
+impl Starts {
+    /// Whether the VM is booted, as without the option.
+    #[must_use]
+    pub fn is_boot(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 /// A value of `--resize`: memory before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {

@@ -82,13 +82,19 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// All facts of a sweep that begins now.
-pub(super) fn facts(kvm: Kvm, host: &Surroundings, guest: GuestFacts, vmms: &[Vmm]) -> Result<Facts> {
+pub(super) fn facts(
+    kvm: Kvm,
+    host: &Surroundings,
+    guest: GuestFacts,
+    vmms: &[Vmm],
+    programs: BTreeMap<String, String>,
+) -> Facts {
     let mut versions: BTreeMap<_, _> = vmms
         .iter()
         .filter_map(|vmm| Some((vmm.kind.name().to_owned(), host.versions.get(&vmm.program)?.clone())))
         .collect();
     versions.insert("flatboot-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    Ok(Facts {
+    Facts {
         host: HostFacts {
             kvm: match kvm {
                 Kvm::Real => "real".to_owned(),
@@ -103,17 +109,23 @@ pub(super) fn facts(kvm: Kvm, host: &Surroundings, guest: GuestFacts, vmms: &[Vm
         },
         guest,
         versions,
-        programs: programs(vmms)?,
+        programs,
         revision: revision(),
         began_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
-    })
+    }
 }
 
-/// SHA-256 of all that is not the guest's.
-fn programs(vmms: &[Vmm]) -> Result<BTreeMap<String, String>> {
+/// SHA-256 of all that is not the guest's: `tables` makes tables for VMMs.
+pub(super) fn programs(vmms: &[Vmm], tables: Option<&Path>) -> Result<BTreeMap<String, String>> {
     let own = vmms.iter().map(|vmm| (vmm.kind.name(), Path::new(&vmm.program)));
     let firmware = vmms.iter().filter_map(|vmm| Some(("firmware", vmm.firmware.as_deref()?)));
-    own.chain(firmware).map(|(name, path)| Ok((name.to_owned(), sha256(&read(path)?)))).collect()
+    let tables = tables.map(|path| ("tables", path));
+    own.chain(firmware).chain(tables).map(|(name, path)| Ok((name.to_owned(), hash(path)?))).collect()
+}
+
+/// SHA-256 of a file.
+pub(super) fn hash(path: &Path) -> Result<String> {
+    Ok(sha256(&read(path)?))
 }
 
 /// What git calls the source tree around this program or the working directory.

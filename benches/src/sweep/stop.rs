@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::process::Signal;
+
 use crate::backend::SessionControl;
 
 /// Asked for once, a stop ends the boot in flight and keeps the sweep from beginning another.
@@ -14,9 +16,13 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks for it, on behalf of `signal`.
+    /// Asks for it, on behalf of `signal`. Asked again, whatever runs is killed.
     pub fn ask(&self, signal: i32) {
-        self.asked.store(true, Ordering::SeqCst);
+        let again = self.asked.swap(true, Ordering::SeqCst);
+        self.end(if again { Signal::KILL.as_raw() } else { signal });
+    }
+
+    fn end(&self, signal: i32) {
         if let Some(session) = &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
             session.end(signal);
         }
@@ -32,7 +38,7 @@ impl Stop {
     pub(crate) fn guard(&self, session: SessionControl, signal: i32) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
         if self.is_asked() {
-            self.ask(signal);
+            self.end(signal);
         }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `run` and the observer that it runs beside each VMM.
 
+use std::env;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ const EXIT_STOPPED: u8 = 3;
 
 /// A sweep, of `fleets` if there are any.
 pub(crate) fn run(args: &SweepArgs, fleets: &[Vms]) -> Result<u8> {
+    if let (On::Here, Some(tasks), None) = (args.on, args.tasks, env::var_os("SLURM_ARRAY_TASK_ID")) {
+        bail!("--tasks {tasks}: is for --on slurm, which is not asked for");
+    }
     let request = args.request(fleets);
     let stop = Arc::new(Stop::default());
     let asked = Arc::clone(&stop);
@@ -25,7 +29,7 @@ pub(crate) fn run(args: &SweepArgs, fleets: &[Vms]) -> Result<u8> {
     let finished = match args.on {
         On::Here => sweep::run(&request, &stop),
         On::Slurm => {
-            let arguments = std::env::args_os().skip(1).collect();
+            let arguments = env::args_os().skip(1).collect();
             slurm::run(&request, &Spread { tasks: args.tasks, arguments }, &stop)
         }
     };
