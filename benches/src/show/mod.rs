@@ -34,7 +34,8 @@ fn warnings(results: &Results, groups: &[Group<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     if !results.is_complete() {
         let (is, wanted) = (results.boots.len(), results.sweep.boots_wanted());
-        warnings.push(format!("incomplete: {is} of {wanted} boots; `flatboot-bench run --resume` goes on with it"));
+        let verb = if results.sweep.variants.iter().any(|variant| variant.vms.is_some()) { "fleet" } else { "run" };
+        warnings.push(format!("incomplete: {is} of {wanted} boots; `flatboot-bench {verb} --resume` goes on with it"));
     }
     let failed = groups.iter().map(|group| group.failed).sum();
     if failed > 0 {
