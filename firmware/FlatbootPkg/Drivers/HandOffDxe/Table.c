@@ -119,7 +119,7 @@ OnExitBootServices (
   @param[in,out] HandOff  Where to put it.
 
   @retval EFI_SUCCESS           There is room.
-  @retval EFI_OUT_OF_RESOURCES  There is none.
+  @retval EFI_OUT_OF_RESOURCES  There is none, or the firmware does not say how much is needed.
 **/
 STATIC
 EFI_STATUS
@@ -127,13 +127,18 @@ AllocateMap (
   IN OUT HAND_OFF  *HandOff
   )
 {
-  UINTN   MapSize;
-  UINTN   MapKey;
-  UINTN   DescriptorSize;
-  UINT32  DescriptorVersion;
+  EFI_STATUS  Status;
+  UINTN       MapSize;
+  UINTN       MapKey;
+  UINTN       DescriptorSize;
+  UINT32      DescriptorVersion;
 
   MapSize = 0;
-  gBS->GetMemoryMap (&MapSize, NULL, &MapKey, &DescriptorSize, &DescriptorVersion);
+  Status  = gBS->GetMemoryMap (&MapSize, NULL, &MapKey, &DescriptorSize, &DescriptorVersion);
+  if (Status != EFI_BUFFER_TOO_SMALL) {
+    return EFI_OUT_OF_RESOURCES;
+  }
+
   HandOff->MapRoom  = MapSize + SPARE_DESCRIPTORS * DescriptorSize;
   HandOff->SpanRoom = HandOff->MapRoom / DescriptorSize;
   HandOff->Map      = AllocatePool (HandOff->MapRoom);
@@ -193,7 +198,7 @@ InstallTable (
   }
 
   Status = MakeFirstTable (&mHandOff, &Finding);
-  if (EFI_ERROR (Status) && (Plan->Table != NULL)) {
+  if ((Status == EFI_COMPROMISED_DATA) && (Plan->Table != NULL)) {
     RefusePlan (&Finding);
     ZeroMem (Plan, sizeof (*Plan));
     Status = MakeFirstTable (&mHandOff, &Finding);

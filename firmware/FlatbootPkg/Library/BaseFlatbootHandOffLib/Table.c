@@ -35,7 +35,7 @@ TableCrc (
   @param[in] RegionCount  Its regions, at most FLATBOOT_HANDOFF_MAX_REGIONS.
   @param[in] ArenaCount   Its arenas, at most FLATBOOT_HANDOFF_MAX_ARENAS.
 
-  @return Bytes: at most 224 KiB and a header.
+  @return Bytes of the header and of both.
 **/
 STATIC
 UINT32
