@@ -493,6 +493,22 @@ fn held_memory_ends_where_addresses_do() {
     assert_eq!(error, said.replace("max=1020G", "max=1044608M"));
 }
 
+/// KVM takes no slot of 8 TiB. What the guest is told of them is one range.
+#[test]
+fn no_slot_is_too_large_for_kvm() {
+    let largest = |plan: &MemoryPlan| plan.slots().iter().map(|slot| slot.range.length()).max();
+    let plan = plan(9 * TIB + 3 * MIB, 0);
+    assert_eq!(largest(&plan), Some(4 * TIB));
+    assert_eq!(plan.ram().last().map(|range| range.length()), Some(8 * TIB + TIB + 3 * MIB - (GIB / 2)));
+    assert_eq!(self::plan(4 * TIB, 3).slots().len(), 5, "holes cut it already");
+    let more = |held| planned(&with_held(GIB, held), UNKNOWN).map(drop).map_err(|error| error.to_string());
+    assert_eq!(more(4 * TIB), Ok(()));
+    let said = "memory.max=4195456M: must be at most 4097G: a VM can get 4T more than it begins with";
+    assert_eq!(more(4 * TIB + SECTION_SIZE), Err(said.to_owned()));
+    let huge = PlanInput::new(MemorySize::try_from(u64::MAX - u64::MAX % MIB).expect("a valid size"));
+    assert!(planned(&huge, UNKNOWN).is_err());
+}
+
 #[test]
 fn the_map_as_json_says_the_same() {
     let input = PlanInput { prefault: Prefault::Arenas, ..input(GIB, 0) };

@@ -5,6 +5,7 @@ use flatboot_handoff::SECTION_SIZE;
 
 use super::choice::MAX_HOLES;
 use super::range::GpaRange;
+use super::shape::SLOT_MAX;
 use super::size::Size;
 use crate::field::Field;
 
@@ -25,6 +26,8 @@ pub enum PlanError {
     TooLarge { size: Size, min: Size, max: Size, bits: u8 },
     #[error("{MAX}={most:#}: must be at most {max:#}, which is what {bits}-bit physical addresses have room for")]
     TooMuch { most: Size, max: Size, bits: u8 },
+    #[error("{MAX}={most:#}: must be at most {max:#}: a VM can get {:#} more than it begins with", Size(SLOT_MAX))]
+    TooMuchMore { most: Size, max: Size },
     #[error("{HOLES}={holes}: must be at most {MAX_HOLES}, the e820 map has no room for more")]
     TooManyHoles { holes: u16 },
     #[error(

@@ -11,7 +11,7 @@ use super::input::{PayloadKind, PlanInput};
 use super::pages::HostPages;
 use super::place::Rooms;
 use super::range::{AddressWidth, GpaRange};
-use super::shape::slots;
+use super::shape::{SLOT_MAX, slots};
 use super::size::Size;
 use super::zone::{Slot, ram, runs};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};
@@ -178,6 +178,11 @@ fn held(input: &PlanInput, ram: &[GpaRange], width: AddressWidth) -> Result<Opti
         let size = input.size().0;
         let (most, max) = (Size(size.saturating_add(input.held)), Size(size + room));
         return Err(PlanError::TooMuch { most, max, bits: width.bits() });
+    }
+    if input.held > SLOT_MAX {
+        let size = input.size().0;
+        let (most, max) = (Size(size.saturating_add(input.held)), Size(size + SLOT_MAX));
+        return Err(PlanError::TooMuchMore { most, max });
     }
     Ok(Some(GpaRange::of(start, input.held)))
 }

@@ -50,6 +50,18 @@ fn placed(zones: &[Zone], layout: Layout, holes: u16) -> Result<Vec<Slot>, PlanE
     Ok(slots)
 }
 
+/// Most memory of a slot: KVM refuses one of 2^31 pages of 4 KiB or more (`KVM_MEM_MAX_NR_PAGES`), 8 TiB.
+pub(super) const SLOT_MAX: u64 = 4 << 40;
+/// The addresses of x86-64, 52 bits, end here.
+const MOST_ADDRESSES: u64 = 1 << 52;
+
+/// `range` in pieces of [`SLOT_MAX`], the last of which may be smaller. One that no addresses have room for is refused later, whole.
+fn pieces(range: GpaRange) -> impl Iterator<Item = GpaRange> {
+    let most = if range.end() > MOST_ADDRESSES { range.length().max(1) } else { SLOT_MAX };
+    let starts = (range.start()..range.end()).step_by(usize::try_from(most).unwrap_or(usize::MAX));
+    starts.map(move |start| GpaRange::of(start, most.min(range.end() - start)))
+}
+
 /// Cuts `length` bytes from `start` up into `holes` + 1 parts, as equal as whole sections allow, one section apart.
 fn high(start: u64, length: u64, holes: u16) -> Result<Vec<GpaRange>, PlanError> {
     let parts = u64::from(holes) + 1;
@@ -77,5 +89,6 @@ fn high(start: u64, length: u64, holes: u16) -> Result<Vec<GpaRange>, PlanError>
             next = range.end().saturating_add(SECTION_SIZE);
             range
         })
+        .flat_map(pieces)
         .collect())
 }
