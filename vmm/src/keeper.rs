@@ -116,7 +116,9 @@ pub fn keep() -> Result<Kept, KeepError> {
     for restarts in 0u64.. {
         let mut command = Command::new(&program);
         command.args(env::args_os().skip(1)).env(KEPT, format!("{}:{restarts}:{seed}", process::id()));
-        let status = passing.run(&mut command).map_err(KeepError::Start)?;
+        let Some(status) = passing.run(&mut command).map_err(KeepError::Start)? else {
+            return Ok(if restarts == 0 { Kept::Stopped } else { Kept::Status(0) });
+        };
         match status.code().map(u8::try_from) {
             Some(Ok(AGAIN)) if !passing.is_asked() => {}
             // Asked to end while no VM was there to hear it: the guest has reset, and that was all.
@@ -165,10 +167,14 @@ impl Passing {
         lock(&self.0).asked
     }
 
-    /// Runs `command` to its end.
-    fn run(&self, command: &mut Command) -> io::Result<ExitStatus> {
+    /// Runs `command` to its end, unless a signal has come.
+    fn run(&self, command: &mut Command) -> io::Result<Option<ExitStatus>> {
         let mut child = {
             let mut passed = lock(&self.0);
+            // What has come since anybody looked would be passed on to nobody.
+            if passed.asked {
+                return Ok(None);
+            }
             let child = command.spawn()?;
             passed.to = pid(&child);
             child
@@ -179,7 +185,7 @@ impl Passing {
             while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
         }
         lock(&self.0).to = None;
-        child.wait()
+        child.wait().map(Some)
     }
 }
 

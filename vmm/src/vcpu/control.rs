@@ -174,32 +174,53 @@ impl Threads {
         answers.collect()
     }
 
-    /// Ends all threads, and waits for them within `limit`: one that the host holds up for longer is left behind.
-    pub fn finish(mut self, limit: Duration) {
-        self.end(limit);
+    /// Ends all threads, and waits for them within `limit`: those that the host holds up for longer are left behind.
+    #[must_use]
+    pub fn finish(mut self, limit: Duration) -> Left {
+        self.end(limit)
     }
 
-    fn end(&mut self, limit: Duration) {
-        let deadline = Instant::now() + limit;
+    fn end(&mut self, limit: Duration) -> Left {
         self.order(Order::Finish);
-        let mut left = std::mem::take(&mut self.0);
-        loop {
-            let ended = left.extract_if(.., |(thread, _)| thread.is_finished());
-            if ended.map(|(thread, _)| thread.join()).filter(Result::is_err).count() > 0 {
-                tracing::error!("a vCPU thread has panicked");
-            }
-            // A thread that is to be left alone is left to the end of the process. Until then all are interrupted: none stands in
-            // for another.
-            let Some((_, first)) = left.first().filter(|_| Instant::now() < deadline) else { return };
-            for (thread, _) in &left {
-                interrupt(thread);
-            }
-            first.wait(KICK_EVERY);
-        }
+        let mut left = Left(std::mem::take(&mut self.0));
+        left.end(Instant::now() + limit);
+        left
     }
 
     fn order(&self, order: Order) {
         self.0.iter().for_each(|(_, control)| control.give(order));
+    }
+}
+
+/// vCPU threads that are to end and have not. Each has all memory of its VM, and its devices.
+#[derive(Debug, Default)]
+pub struct Left(Vec<(JoinHandle<()>, Arc<Control>)>);
+
+impl Left {
+    /// Those of another VM, too.
+    pub fn add(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
+    /// Waits until all are over, at most for `limit`. If one is not, it can be waited for again.
+    pub fn wait(&mut self, limit: Duration) -> Result<(), VcpuError> {
+        self.end(Instant::now() + limit);
+        if self.0.is_empty() { Ok(()) } else { Err(VcpuError::LeftBehind { limit }) }
+    }
+
+    /// All are interrupted until they are over: none stands in for another.
+    fn end(&mut self, deadline: Instant) {
+        loop {
+            let ended = self.0.extract_if(.., |(thread, _)| thread.is_finished());
+            if ended.map(|(thread, _)| thread.join()).filter(Result::is_err).count() > 0 {
+                tracing::error!("a vCPU thread has panicked");
+            }
+            let Some((_, first)) = self.0.first().filter(|_| Instant::now() < deadline) else { return };
+            for (thread, _) in &self.0 {
+                interrupt(thread);
+            }
+            first.wait(KICK_EVERY);
+        }
     }
 }
 
@@ -272,14 +293,14 @@ mod tests {
                 thread::yield_now();
             }
         }
-        threads.finish(LONG);
+        threads.finish(LONG).wait(LONG).unwrap();
     }
 
     #[test]
     fn a_paused_thread_can_finish() {
         let (threads, counter) = counting(2);
         threads.pause(LONG).unwrap();
-        threads.finish(LONG);
+        threads.finish(LONG).wait(LONG).unwrap();
         assert_eq!(Arc::strong_count(&counter), 1, "both threads are gone");
     }
 
@@ -300,9 +321,12 @@ mod tests {
             ended.send(()).unwrap();
         });
         threads.add(in_the_guest, control);
-        threads.finish(Duration::from_millis(200));
+        let mut left = threads.finish(Duration::from_millis(200));
         has_ended.recv_timeout(LONG).unwrap();
+        let error = left.wait(Duration::from_millis(1)).unwrap_err().to_string();
+        assert_eq!(error, "a vCPU of the VM before: has not stopped within 0 s: this host is too slow");
         drop(over);
+        left.wait(LONG).unwrap();
     }
 
     #[test]
@@ -312,7 +336,7 @@ mod tests {
         let none: Arc<[u32]> = Arc::new([]);
         let error = threads.save(&none).unwrap_err().to_string();
         assert_eq!(error, "a vCPU thread ended without a message");
-        threads.finish(LONG);
+        threads.finish(LONG).wait(LONG).unwrap();
     }
 
     /// One that waits for somebody is not waited for, and the others go on.
@@ -331,6 +355,6 @@ mod tests {
             thread::yield_now();
         }
         drop(release);
-        threads.finish(LONG);
+        threads.finish(LONG).wait(LONG).unwrap();
     }
 }

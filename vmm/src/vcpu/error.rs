@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use super::state::StateError;
 use crate::config::lists::written;
@@ -71,5 +72,11 @@ pub enum VcpuError {
     Busy {
         /// Index of the vCPU.
         index: usize,
+    },
+    /// One of a VM that is over has not ended since.
+    #[error("a vCPU of the VM before: has not stopped within {} s: this host is too slow", .limit.as_secs())]
+    LeftBehind {
+        /// How long it had.
+        limit: Duration,
     },
 }

@@ -32,7 +32,7 @@ use crate::vm::{self, Start};
 use control::{Control, Order, Question};
 use exits::After;
 
-pub use control::{Threads, is_to_end};
+pub use control::{Left, Threads, is_to_end};
 pub use error::VcpuError;
 pub use shared::Shared;
 pub use shares::{Affinity, Task, tasks};

@@ -26,7 +26,7 @@ use crate::observe::counters::Snapshot;
 use crate::sandbox::{Jail, JailError};
 use crate::state::{DeviceStates, MachineState};
 use crate::timeline::Timeline;
-use crate::vm;
+use crate::{vcpu, vm};
 
 /// How long vCPUs and devices may take to rest. A disk may take longer; then there is no pause.
 const REST: Duration = Duration::from_secs(5);
@@ -289,10 +289,10 @@ impl Live {
     }
 
     /// Ends it. No vCPU runs when this returns, unless the host holds one up; and no device works but those that are left behind.
-    pub(super) fn finish(self) -> (Aftermath, Kvm, Left) {
+    pub(super) fn finish(self) -> (Aftermath, Kvm, (vcpu::Left, Left)) {
         let Self { vm: RunningVm { vcpus, devices, kvm, .. }, aftermath, .. } = self;
-        vcpus.finish(FINISH);
-        (aftermath, kvm, devices.workers.finish())
+        let vcpus = vcpus.finish(FINISH);
+        (aftermath, kvm, (vcpus, devices.workers.finish()))
     }
 }
 

@@ -40,7 +40,7 @@ use crate::keeper;
 use crate::leave::Leave;
 use crate::sandbox::{Jail, Kind};
 use crate::signals::{self, Stop};
-use crate::stdio;
+use crate::{stdio, vcpu};
 
 pub use aftermath::Aftermath;
 pub use call::{Answer, Call, Info, InfoState, Resize, Restore};
@@ -98,7 +98,7 @@ pub struct Vmm {
     /// How many snapshots have been begun.
     snapshots: u64,
     /// What is still at work of VMs that are over.
-    left: Left,
+    left: (vcpu::Left, Left),
 }
 
 /// A VM that has been created.
@@ -157,7 +157,7 @@ impl Vmm {
             writing: None,
             resizing: None,
             snapshots: 0,
-            left: Left::default(),
+            left: Default::default(),
         }
     }
 
@@ -273,7 +273,8 @@ impl Vmm {
         let memory = self.caller.reports(self.started);
         let (jail, once) = (self.jail.clone(), self.restart == Restart::Outside);
         self.starting.store(true, Ordering::Release);
-        let over = self.left.wait(LEFT).map_err(VmmError::from);
+        let (vcpus, workers) = &mut self.left;
+        let over = vcpus.wait(LEFT).map_err(VmmError::from).and_then(|()| Ok(workers.wait(LEFT)?));
         let live = over.and_then(|()| Ok(self.hear_early(&config)?)).and_then(|()| {
             let leave = self.leave();
             let start = Start { config, origin, saved, ender, memory: Box::new(memory), leave: &leave, jail, once };
@@ -390,8 +391,9 @@ impl Vmm {
 
     /// Ends a VM. What is left of it has to be over before another starts: it has the same disks, and memory that counts twice.
     fn finish(&mut self, live: Live) -> (Aftermath, Kvm) {
-        let (aftermath, kvm, left) = live.finish();
-        self.left.add(left);
+        let (aftermath, kvm, (vcpus, workers)) = live.finish();
+        self.left.0.add(vcpus);
+        self.left.1.add(workers);
         (aftermath, kvm)
     }
 
