@@ -218,7 +218,11 @@ impl RunArgs {
 
     /// What `text` is to go on from, with what else was typed.
     fn restored(&self, text: &str) -> Result<Restore, NoVm> {
-        let (path, rest) = text.split_once(',').unwrap_or((text, ""));
+        let (path, rest) = match text.strip_prefix('"').and_then(|text| text.split_once('"')) {
+            // What is behind the quotes is looked at as if there was a comma.
+            Some((path, rest)) => (path, rest.strip_prefix(',').unwrap_or(rest)),
+            None => text.split_once(',').unwrap_or((text, "")),
+        };
         if path.is_empty() {
             return Err(
                 ConfigError::from(OptionError::word(RESTORE, text, "must be the directory of a snapshot")).into()
@@ -418,6 +422,10 @@ mod tests {
         assert_eq!((restore.path, restore.prefault, restore.resume), ("/a".into(), true, true));
         let sections: Vec<_> = restore.sections.keys().map(String::as_str).collect();
         assert_eq!(sections, ["disks", "restart_on_reset", "serial"]);
+        let Ok(First::Restore(quoted)) = first("flatboot run --restore \"/a,b\",prefault=on") else {
+            panic!("no restore")
+        };
+        assert_eq!((quoted.path, quoted.prefault), ("/a,b".into(), true));
         for (line, expected) in [
             ("flatboot run --restore ,prefault=on", "restore ,prefault=on: must be the directory of a snapshot"),
             ("flatboot run --restore a,b=c", "restore b=c: there is no key b: must be one of prefault, resume"),

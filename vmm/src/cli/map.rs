@@ -10,7 +10,7 @@ use flatboot_handoff::{FW_CFG, FW_CFG_FILE, KERNEL_PARAMETER, TableError};
 use super::args::MapArgs;
 use super::stdio;
 use crate::config::{
-    ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryConfig, OutputFile, Shape, StudyConfig,
+    ConfigError, CpuCount, INITRAMFS, InputFile, KERNEL, MemoryConfig, OptionError, OutputFile, Shape, StudyConfig,
 };
 use crate::field::Field;
 use crate::kernel::{Image, KernelError};
@@ -116,6 +116,18 @@ fn line(what: &str, base: u64, end: u64) -> String {
     format!("{base:#015x}  {end:#015x}  {:>11}  {what}\n", Size(end - base).to_string())
 }
 
+/// What is read is not to be written over.
+fn check_table(args: &MapArgs) -> Result<(), MapError> {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let Some((path, table)) = args.table.as_deref().and_then(|path| Some((path, real(path)?))) else { return Ok(()) };
+    let inputs = [&args.kernel, &args.initramfs];
+    if inputs.into_iter().flatten().any(|input| real(input).as_ref() == Some(&table)) {
+        let must = "must be another file than the kernel and the initramfs";
+        return Err(ConfigError::from(OptionError::word(TABLE, &path.display().to_string(), must)).into());
+    }
+    Ok(())
+}
+
 fn write_table(path: Option<&Path>, table: &[u8]) -> Result<(), MapError> {
     let Some(path) = path else { return Ok(()) };
     let mut file = OutputFile::open(TABLE, path).and_then(OutputFile::commit).map_err(ConfigError::from)?;
@@ -133,6 +145,7 @@ fn map(args: &MapArgs, footprint: impl FnOnce(&InputFile) -> Result<GpaRange, Ma
     let image = kernel.as_ref().map(footprint).transpose()?;
     let payload = PayloadKind::Kernel { image, initramfs: initramfs.map(|file| file.length()) };
     let plan = MemoryPlan::new(&shape.plan_input(), payload, host_address_width())?;
+    check_table(args)?;
     write_table(args.table.as_deref(), &plan.hand_off()?)?;
     let map = MemoryMap(&plan);
     let cpus = shape.cpus.boot;

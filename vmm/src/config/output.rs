@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::file::{FileError, FileFault, kind};
@@ -98,7 +98,10 @@ impl OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if self.file.is_some() && self.created {
+        let own = self.file.as_ref().filter(|_| self.created).and_then(|file| file.metadata().ok());
+        let there = fs::symlink_metadata(&self.path).ok();
+        // Somebody may have put another file in its place.
+        if own.is_some_and(|own| there.is_some_and(|there| (own.dev(), own.ino()) == (there.dev(), there.ino()))) {
             // Nobody is left to tell, and the error that led here is about to be told.
             let _ = fs::remove_file(&self.path);
         }
@@ -149,6 +152,20 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn only_what_was_created_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("output");
+        let open = || OutputFile::open(Field::of("serial", "file"), &path).unwrap();
+        drop(open());
+        assert!(!path.exists());
+        let output = open();
+        fs::rename(&path, directory.path().join("away")).unwrap();
+        fs::write(&path, "another").unwrap();
+        drop(output);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "another");
+    }
 
     #[test]
     fn what_is_there_stays_if_it_is_to() {

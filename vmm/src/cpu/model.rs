@@ -43,7 +43,7 @@ impl Register {
 }
 
 /// Leaves, subleaves and registers that have one: whatever is set there a guest may use.
-const FEATURES: [(u32, u32, &[Register]); 12] = [
+const FEATURES: [(u32, u32, &[Register]); 13] = [
     (LEAF_FEATURES, 0, &[Ecx, Edx]),
     (0x7, 0, &[Ebx, Ecx, Edx]),
     (0x7, 1, &[Eax, Ebx, Ecx, Edx]),
@@ -54,6 +54,7 @@ const FEATURES: [(u32, u32, &[Register]); 12] = [
     (0x8000_0001, 0, &[Ecx, Edx]),
     (0x8000_0007, 0, &[Edx]),
     (0x8000_0008, 0, &[Ebx]),
+    (0x8000_000a, 0, &[Edx]),
     (0x8000_0021, 0, &[Eax, Ecx]),
     (0x8000_0022, 0, &[Eax]),
 ];

@@ -13,6 +13,9 @@ const EM_X86_64: u16 = 62;
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
+/// Most bytes of notes, each of which the loader looks at: a Linux has some hundreds.
+const MOST_NOTES: u64 = 64 << 10;
 /// Linux is linked into the upper half of the address space (`Documentation/arch/x86/x86_64/mm.rst`).
 const KERNEL_HALF: u64 = 1 << 63;
 
@@ -82,7 +85,14 @@ fn read_segments(reader: &Reader, header: &Elf64_Ehdr) -> Result<Vec<Elf64_Phdr>
     if segments.iter().any(|s| s.p_type == PT_INTERP) {
         return Err(reader.unknown("a dynamically linked program"));
     }
-    segments.retain(|s| s.p_type == PT_LOAD && s.p_memsz > 0);
+    for note in segments.iter().filter(|s| s.p_type == PT_NOTE) {
+        reader.need(note.p_offset, note.p_filesz, "note segment")?;
+        if note.p_filesz > MOST_NOTES {
+            return Err(reader.malformed(format!("{} bytes of notes: must be at most {MOST_NOTES}", note.p_filesz)));
+        }
+    }
+    // What has bytes in the file is loaded, whatever it says of memory.
+    segments.retain(|s| s.p_type == PT_LOAD && (s.p_memsz > 0 || s.p_filesz > 0));
     Ok(segments)
 }
 

@@ -84,6 +84,15 @@ fn firmware_starts_what_has_an_efi_stub() {
     assert_eq!(inspect(&image).unwrap().efi_setup_length().unwrap(), 2560);
 }
 
+/// A file whose only segment is of so many bytes of notes; it has 256 KiB.
+fn notes(bytes: u64) -> Vec<u8> {
+    let mut image = vmlinux();
+    image.resize(256 << 10, 0);
+    image[64..68].copy_from_slice(&4u32.to_le_bytes());
+    image[64 + 32..64 + 40].copy_from_slice(&bytes.to_le_bytes());
+    image
+}
+
 #[test]
 fn what_is_no_kernel_is_named() {
     let patched = |at: usize, bytes: &[u8]| {
@@ -108,6 +117,9 @@ fn what_is_no_kernel_is_named() {
         (patched(5, &[2]), "big-endian"),
         (patched(16, &1u16.to_le_bytes()), "of type 1, not an executable"),
         (patched(64 + 16, &0x40_0000u64.to_le_bytes()), "linked for user space"),
+        (patched(64 + 40, &[0; 8]), "in the file and 0x0 in memory"),
+        (notes(1 << 44), "truncated: note segment ends at byte"),
+        (notes(0x1_0001), "65537 bytes of notes: must be at most 65536"),
         (patched(64, &3u32.to_le_bytes()), "dynamically linked program"),
         (patched(24, &0x1234u64.to_le_bytes()), "entry point 0x1234 is in no segment"),
         (patched(64 + 24, &0x1000u64.to_le_bytes()), "segment at physical 0x1000"),

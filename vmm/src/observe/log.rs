@@ -2,8 +2,9 @@
 //! Diagnostics: a line each, with time, level, thread and module, to standard error or a file.
 
 use std::env::{self, VarError};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -50,10 +51,21 @@ pub fn start(file: Option<&Path>, verbose: u8) -> Result<(), LogError> {
         log.with_ansi(false).with_writer(io::stderr).init();
         return Ok(());
     };
-    let file = OpenOptions::new().append(true).create(true).open(path);
-    let file = file.map_err(|source| LogError::File { path: path.display().to_string(), source })?;
+    let file = open(path).map_err(|source| LogError::File { path: path.display().to_string(), source })?;
     log.with_ansi(false).with_writer(Mutex::new(file)).init();
     Ok(())
+}
+
+/// A pipe has to have a reader: to open one would wait for it.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    let held = options.clone().custom_flags(libc::O_NONBLOCK).open(path);
+    let _held = held.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::other("nobody reads this pipe"),
+        _ => error,
+    })?;
+    options.open(path)
 }
 
 const fn level(verbose: u8) -> &'static str {

@@ -216,6 +216,10 @@ fn usage() -> Vec<Row> {
     ]);
     let log = "--log-file @/directory: must be a file that can be written: …";
     rows.push(Row::new("a log that is no file", "run --log-file @/directory", ERROR, log));
+    let pipe = "--log-file @/pipe: must be a file that can be written: nobody reads this pipe";
+    rows.push(Row::new("a log that nobody reads", "run --log-file @/pipe", ERROR, pipe));
+    let same = "--table @/kernel: must be another file than the kernel and the initramfs";
+    rows.push(Row::new("a table over the kernel", "map --kernel @/kernel --table @/kernel", USAGE, same));
     rows.push(Row::new("map: usage of memory with a kernel", "map --kernel @/missing", ERROR, "--kernel @/missing: …"));
     rows
 }
