@@ -47,13 +47,30 @@ fn each_part(lab: &Lab) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The results of VMs that are restored and resized.
+const STARTS: &str = "starts.json";
+
+/// How often times are compared: a machine that is busy with something else for a minute may hold one of them up.
+const COMPARED: usize = 3;
+
 /// From a snapshot as large, or smaller, a guest answers long before another has booted; and memory comes and goes.
 fn restored_and_resized(lab: &Lab) -> Result<(), Failed> {
     if !lab.kernel_has("CONFIG_MEMMAP_HELD")? {
         return Err("the guest kernel has no CONFIG_MEMMAP_HELD".into());
     }
+    for _ in 1..COMPARED {
+        match restored_and_resized_once(lab) {
+            Ok(()) => return Ok(()),
+            Err(failed) => eprintln!("AGAIN: {}", failed.message().unwrap_or_default()),
+        }
+        std::fs::remove_file(lab.path(STARTS))?;
+    }
+    restored_and_resized_once(lab)
+}
+
+fn restored_and_resized_once(lab: &Lab) -> Result<(), Failed> {
     let starts = ["--mode", "async", "--start", "boot,restore,restore=384M", "--resize", "512M:1G,1G:512M"];
-    let results = sweep(lab, "starts.json", &starts)?;
+    let results = sweep(lab, STARTS, &starts)?;
     // Of both rounds the shorter: what holds a machine up for a moment only adds.
     let mut samples: Vec<(String, &Sample)> = Vec::new();
     for (number, variant) in results.sweep.variants.iter().enumerate() {
