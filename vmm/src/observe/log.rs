@@ -4,10 +4,11 @@
 use std::env::{self, VarError};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use tracing_subscriber::EnvFilter;
 
 /// What says how much, in the syntax of `RUST_LOG`; stronger than `-v`.
@@ -60,12 +61,15 @@ pub fn start(file: Option<&Path>, verbose: u8) -> Result<(), LogError> {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
-    let held = options.clone().custom_flags(libc::O_NONBLOCK).open(path);
-    let _held = held.map_err(|error| match error.raw_os_error() {
+    if !path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        return options.open(path);
+    }
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => io::Error::other("nobody reads this pipe"),
         _ => error,
     })?;
-    options.open(path)
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
 }
 
 const fn level(verbose: u8) -> &'static str {
