@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, process};
+use std::{env, fs, process};
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -33,10 +33,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// This machine, used as a host.
 #[derive(Debug)]
 pub struct DirectSession {
-    /// The drives as they were asked for.
-    drives: Vec<PathBuf>,
-    /// The ways in which each may be named, the longest first, and its number.
-    names: Vec<(PathBuf, usize)>,
+    /// The drives as they were asked for, absolute, and with no symbolic links.
+    drives: Vec<[PathBuf; 3]>,
     /// Holds a copy of each, which has its number for a name; removed with the session.
     scratch: Option<TempDir>,
     control: DirectControl,
@@ -54,20 +52,18 @@ impl DirectSession {
     /// Makes a scratch copy of each drive, so that the file itself stays as it is, as in the emulated host.
     pub fn start(options: &HostOptions) -> Result<Self, Error> {
         let (asked, options) = (options.drives.clone(), options.check()?);
-        let mut session = Self { drives: asked, names: Vec::new(), scratch: None, control: DirectControl::default() };
+        let mut session = Self { drives: Vec::new(), scratch: None, control: DirectControl::default() };
         // Beside the first drive: there is room for files of that size there, and a copy may share its blocks.
         let Some(first) = options.drives.first() else { return Ok(session) };
         let beside = first.parent().unwrap_or(Path::new("/"));
         let named = tempfile::Builder::new().prefix("flatboot-drive-").tempdir_in(beside);
         let scratch = named.or_else(|_| tempfile::tempdir());
         let scratch = scratch.with_context(|| no_copy(first))?;
-        for (n, drive) in options.drives.iter().enumerate() {
+        for (n, (drive, asked)) in options.drives.iter().zip(asked).enumerate() {
             sparse_copy(drive, &scratch.path().join(n.to_string())).with_context(|| no_copy(drive))?;
-            let asked = &session.drives[n];
-            let absolute = std::path::absolute(asked).with_context(|| no_copy(drive))?;
-            session.names.extend([asked.clone(), absolute, drive.clone()].map(|name| (name, n)));
+            let absolute = std::path::absolute(&asked).with_context(|| no_copy(drive))?;
+            session.drives.push([asked, absolute, drive.clone()]);
         }
-        session.names.sort_by_key(|(name, _)| Reverse(name.as_os_str().len()));
         session.scratch = Some(scratch);
         Ok(session)
     }
@@ -80,9 +76,10 @@ impl DirectSession {
 
     /// Runs a command to its end; what it writes goes to `streams` as it comes.
     pub fn run_streaming(&mut self, command: &Command, mut streams: Streams<'_>) -> Result<Finish, Error> {
-        self.check_named(command)?;
+        let names = self.names(command);
+        self.check_named(command, &names)?;
         let deadline = command.timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let mut child = match self.spawn(command, &streams.stdin) {
+        let mut child = match self.spawn(command, &names, &streams.stdin) {
             Ok(child) => child,
             Err(error) => {
                 let message = format!("flatboot-bench: {}: {error}\n", command.program.display());
@@ -104,9 +101,9 @@ impl DirectSession {
         }
     }
 
-    fn spawn(&self, command: &Command, stdin: &Stdin) -> io::Result<Child> {
-        let mut process = process::Command::new(self.substituted(&command.program));
-        process.args(command.args.iter().map(|arg| self.substituted(arg)));
+    fn spawn(&self, command: &Command, names: &[Name], stdin: &Stdin) -> io::Result<Child> {
+        let mut process = process::Command::new(self.substituted(&command.program, names));
+        process.args(command.args.iter().map(|arg| self.substituted(arg, names)));
         process.env_clear().envs(command.environment());
         if let Some(cwd) = &command.cwd {
             process.current_dir(cwd);
@@ -119,34 +116,48 @@ impl DirectSession {
         process.spawn()
     }
 
+    /// The ways in which `command` may name drives, the longest first.
+    fn names(&self, command: &Command) -> Vec<Name> {
+        let own = env::current_dir().ok();
+        let cwd = command.cwd.clone().or_else(|| own.clone()).and_then(|cwd| cwd.canonicalize().ok());
+        let mut names = Vec::new();
+        for (number, [asked, absolute, real]) in self.drives.iter().enumerate() {
+            let inside = [absolute, real].map(|path| Some(path.strip_prefix(cwd.as_ref()?).ok()?.to_path_buf()));
+            let asked = Some(asked.clone()).filter(|_| command.cwd.is_none() || asked.is_absolute());
+            let relative = inside.into_iter().chain([asked]).flatten();
+            let all = relative.flat_map(|path| [Path::new(".").join(&path), path]);
+            names.extend(all.chain([absolute.clone(), real.clone()]).map(|path| (path.into_os_string(), number)));
+        }
+        names.sort_by_key(|(name, _)| Reverse(name.len()));
+        names
+    }
+
     /// Fails if no argument names a drive: nothing would take its place, and what is written to it would stay.
-    fn check_named(&self, command: &Command) -> Result<(), Error> {
-        for (number, drive) in self.drives.iter().enumerate() {
-            let names = self.names.iter().filter(|(_, of)| *of == number).map(|(name, _)| name.as_os_str().as_bytes());
-            let is_named =
-                names.into_iter().any(|name| command.args.iter().any(|arg| find(arg.as_bytes(), name).is_some()));
-            if !is_named {
-                let drive = drive.display();
-                return Err(anyhow!(
-                    "--drive {drive}: an argument of the program must name it, for a copy to take its place"
-                )
-                .into());
+    fn check_named(&self, command: &Command, names: &[Name]) -> Result<(), Error> {
+        for (number, [asked, ..]) in self.drives.iter().enumerate() {
+            let mut own = names.iter().filter(|(_, of)| *of == number);
+            if !own.any(|(name, _)| command.args.iter().any(|arg| find(arg.as_bytes(), name.as_bytes()).is_some())) {
+                let must = "an argument of the program must name it, for a copy to take its place";
+                return Err(anyhow!("--drive {}: {must}", asked.display()).into());
             }
         }
         Ok(())
     }
 
-    /// `text` with every drive's path replaced by that of its copy.
-    fn substituted(&self, text: &OsStr) -> OsString {
+    /// `text` with every drive's name replaced by the path of its copy.
+    fn substituted(&self, text: &OsStr, names: &[Name]) -> OsString {
         let Some(scratch) = &self.scratch else { return text.to_owned() };
         let mut bytes = text.as_bytes().to_vec();
-        for (name, number) in &self.names {
+        for (name, number) in names {
             let copy = scratch.path().join(number.to_string());
-            bytes = replaced(&bytes, name.as_os_str().as_bytes(), copy.as_os_str().as_bytes());
+            bytes = replaced(&bytes, name.as_bytes(), copy.as_os_str().as_bytes());
         }
         OsString::from_vec(bytes)
     }
 }
+
+/// What a drive may be called, and its number.
+type Name = (OsString, usize);
 
 impl DirectControl {
     /// Sends `signal` to the program, or to the next one if none runs.
@@ -261,10 +272,18 @@ fn sparse_copy(from: &Path, to: &Path) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cp: {status}"))) }
 }
 
-/// Where `text` has the path `name`, and not a longer one of which it is a part.
+/// Where `text` has the path `name`, and not a longer one of which it is a part. One without a slash may be any word: it is a path
+/// where it is all there is, or the value of a key for paths.
 fn find(text: &[u8], name: &[u8]) -> Option<usize> {
     let goes_on = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(byte));
-    let stands = |at: usize| !goes_on(text[..at].last()) && !goes_on(text.get(at + name.len()));
+    let stands = |at: usize| {
+        let (before, after) = (&text[..at], text.get(at + name.len()));
+        if name.contains(&b'/') {
+            return !goes_on(before.last()) && !goes_on(after);
+        }
+        let is_value = [b"path=", b"file="].iter().any(|key| before.ends_with(*key));
+        (before.is_empty() || is_value) && after.is_none_or(|byte| *byte == b',')
+    };
     (0..text.len()).find(|at| text[*at..].starts_with(name) && stands(*at))
 }
 
@@ -311,8 +330,11 @@ mod tests {
     #[test]
     fn what_has_left_the_group_is_not_waited_for() {
         let begun = Instant::now();
-        let script = "setsid sleep 1000 & echo $!; echo done >&2";
-        let (finish, stdout, stderr) = run(&Command::new("sh").args(["-c", script]), Stdin::Null);
+        let directory = tempfile::tempdir().unwrap();
+        // It has left before the other one ends.
+        let script = "setsid sh -c 'echo $$ >pid; exec sleep 1000' & until [ -s pid ]; do sleep 0.01; done; cat pid; echo done >&2";
+        let command = Command { cwd: Some(directory.path().to_path_buf()), ..Command::new("sh").args(["-c", script]) };
+        let (finish, stdout, stderr) = run(&command, Stdin::Null);
         assert_eq!((finish.unwrap().code, &stderr[..]), (0, &b"done\n"[..]));
         assert!(begun.elapsed() < Duration::from_secs(500));
         let left = String::from_utf8(stdout).unwrap().trim().parse().ok().and_then(Pid::from_raw).unwrap();
@@ -345,11 +367,16 @@ mod tests {
         let options = HostOptions { drives: vec![link.clone()], ..HostOptions::default() };
         let mut session = DirectSession::start(&options).unwrap();
         let copy = session.scratch.as_ref().unwrap().path().join("0").display().to_string();
-        for name in [&drive, &link] {
-            let name = name.display();
-            assert_eq!(session.substituted(OsStr::new(&format!("path={name},id=a"))), *format!("path={copy},id=a"));
+        let there = Command { cwd: Some(directory.path().to_path_buf()), ..Command::new("true") };
+        let names = session.names(&there);
+        let with = |text: &str| session.substituted(OsStr::new(text), &names).into_string().unwrap();
+        for name in [drive.to_str().unwrap(), link.to_str().unwrap(), "./disk.img", "link", "disk.img"] {
+            assert_eq!(with(&format!("path={name},id=a")), format!("path={copy},id=a"));
             let another = format!("path={name}.bak");
-            assert_eq!(session.substituted(OsStr::new(&another)), *another, "of another file");
+            assert_eq!(with(&another), another, "of another file");
+        }
+        for other in ["id=link", "link=/dev/vda", "a link"] {
+            assert_eq!(with(other), other, "a word that is no path");
         }
         let streams = Streams { stdin: Stdin::Null, stdout: &mut io::sink(), stderr: &mut io::sink() };
         let unnamed = session.run_streaming(&Command::new("true").arg("disk.img"), streams).unwrap_err();

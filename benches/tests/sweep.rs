@@ -270,6 +270,17 @@ fn a_sweep_is_of_the_same_programs_to_its_end() {
     assert!(text.contains("and this changed: the programs: qemu "), "{text}");
     let rounds: Vec<_> = lab.results().boots.iter().map(|boot| boot.round).collect();
     assert_eq!(rounds, [0, 1], "which boots of the last round were of the other one?");
+    // Once more, where a warm-up that is not kept comes first: what was there stays.
+    lab.fake("vmm", &script);
+    let output = lab.run(&["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial", "--runs", "4", "--resume"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    fs::write(lab.path("boots"), "\n\n").unwrap();
+    let mut results = lab.results();
+    results.boots.truncate(3);
+    fs::write(lab.path("r.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+    let output = lab.run(&["--vmm", "qemu=vmm", "--memory", "1G", "--mode", "serial", "--runs", "4", "--resume"]);
+    assert!(stderr(&output).contains("and this changed: "), "{}", stderr(&output));
+    assert_eq!(lab.results().boots.len(), 3);
 }
 
 #[test]

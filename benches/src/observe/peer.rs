@@ -9,12 +9,13 @@ use std::thread;
 use crate::work::{DATA_FILE, DATA_MIB, DISK_MIB, ECHO_PORT, LINKS};
 
 /// Arguments: the file, how much of it is there and its size, both in MiB, then name and address of each tap. It says a line when
-/// all is there, and clears it away when nobody holds its standard input any more. What an earlier one left behind is taken over; one that
-/// still runs is left alone.
+/// all is there, and clears it away when nobody holds its standard input any more. What an earlier one left behind is taken over; one
+/// that still runs is left alone.
 const SCRIPT: &str = r#"
     set -e
     PATH=$PATH:/usr/sbin:/sbin
     command -v iperf3 >/dev/null || { echo 'iperf3: not found: benches/packages.sh work' >&2; exit 1; }
+    command -v flock >/dev/null || { echo 'flock: not found: apt-get install util-linux' >&2; exit 1; }
     exec 9>/run/flatboot-work.lock
     flock -n 9 || { echo 'another sweep with --work is at work on this machine' >&2; exit 1; }
     file=$1 data=$2 size=$3 taps= server=; shift 3

@@ -399,9 +399,11 @@ impl Bench {
             }
             progress.say(&format!("{:>4}/{all}  {what}  {result}", results.boots.len()), reached);
             let is_last = turns.get(turn + 1).is_none_or(|(_, next)| *next != round);
-            if let Some(what) = is_last.then(|| self.changed(&results.facts)).transpose()?.flatten() {
-                // Which boots of the round it was that had the other one, nobody knows.
-                results.boots.retain(|boot| boot.round < round);
+            // What cannot be read any more has changed, too.
+            let changed = || self.changed(&results.facts).unwrap_or_else(|error| Some(format!("{error:#}")));
+            if let Some(what) = is_last.then(changed).flatten() {
+                // Which boots of the round it was that had the other one, nobody knows. Those of before are there already.
+                results.boots.retain(|boot| boot.round < round.max(done));
                 out.save(results)?;
                 bail!("a sweep is of the same programs from its beginning to its end, and this changed: {what}");
             }
