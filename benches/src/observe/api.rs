@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::boot::Interrupted;
 use super::order::Resize;
+use super::vmm::Interrupted;
 use crate::http;
 
 /// Longer than any request takes: vm.resize answers after 60 s at the latest if the guest does nothing.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -19,22 +19,17 @@ use super::memory;
 use super::order::{Content, FILLED_CHECK, INIT_LINE, LAST_CHECK, MarksFrom, Order, Until};
 use super::peer::Peer;
 use super::template;
-use super::vmm::Vmm;
+use super::vmm::{Interrupted, LOOK, Vmm};
 use crate::results::{End, HostPages, Sample};
 use crate::work;
 
 /// How long a VMM may take from SIGTERM until it has written its timeline.
 const LAST_WORDS: Duration = Duration::from_secs(60);
-/// How often [`Interrupted`] is looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of the longest line that is read as one: what init says of a workload that failed is shorter.
 const LINE_BYTES: usize = 4096;
 /// Lines of a failed guest's console that are kept, and bytes of each.
 const TAIL_LINES: usize = 30;
 const TAIL_BYTES: usize = 400;
-
-/// Set by a signal: the VMM is ended at once.
-pub type Interrupted = AtomicBool;
 
 /// What the VMM said.
 enum Event {

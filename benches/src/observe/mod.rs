@@ -16,8 +16,9 @@ mod template;
 mod vmm;
 
 pub(crate) use api::LIMIT;
-pub use boot::{Interrupted, boots};
+pub use boot::boots;
 pub use facts::{Surroundings, surroundings};
 pub(crate) use marks::now_ns;
 pub use order::{Content, INIT_LINE, MarksFrom, Order, Resize, StagedFile, Template, Until};
+pub use vmm::Interrupted;
 pub(crate) use vmm::Vmm;

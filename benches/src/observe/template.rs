@@ -11,9 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::api::put;
-use super::boot::{Interrupted, LOOK};
 use super::order::{INIT_LINE, Order, Template};
-use super::vmm::Vmm;
+use super::vmm::{Interrupted, LOOK, Vmm};
 
 /// What the guest says when it waits: its check `echo`.
 const WAITS: &str = "\"ready\":true";

@@ -2,8 +2,16 @@
 //! The process of a VMM, which never outlives whoever watches it.
 
 use std::process::Child;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rustix::process::Pid;
+
+/// Set by a signal: the VMM is ended at once.
+pub type Interrupted = AtomicBool;
+
+/// How often it is looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// Ended when dropped.
 #[derive(Debug)]

@@ -13,6 +13,9 @@ pub const MAX_HOLES: u16 = 124;
 
 const _: () = assert!(E820_LOW_ENTRIES + MAX_HOLES as usize + 1 == E820_MAX_ENTRIES);
 
+/// Most memory of a slot: KVM refuses one of 2^31 pages of 4 KiB or more (`KVM_MEM_MAX_NR_PAGES`), 8 TiB.
+pub(super) const SLOT_MAX: u64 = 4 << 40;
+
 /// How RAM is shared out between the addresses below and above 4 GiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -3,9 +3,8 @@
 
 use flatboot_handoff::SECTION_SIZE;
 
-use super::choice::MAX_HOLES;
+use super::choice::{MAX_HOLES, SLOT_MAX};
 use super::range::GpaRange;
-use super::shape::SLOT_MAX;
 use super::size::Size;
 use crate::field::Field;
 

@@ -5,13 +5,14 @@ use flatboot_handoff::{Arena, Region, RegionFlags, TableError, encode, encoded_l
 
 use super::arenas::arenas;
 use super::backing::HostBacking;
+use super::choice::SLOT_MAX;
 use super::e820::{E820Entry, e820};
 use super::error::PlanError;
 use super::input::{PayloadKind, PlanInput};
 use super::pages::HostPages;
 use super::place::Rooms;
 use super::range::{AddressWidth, GpaRange};
-use super::shape::{SLOT_MAX, slots};
+use super::shape::slots;
 use super::size::Size;
 use super::zone::{Slot, ram, runs};
 use crate::layout::{ABOVE_4G, HIGH_MEMORY_START};

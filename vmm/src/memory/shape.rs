@@ -3,7 +3,7 @@
 
 use flatboot_handoff::SECTION_SIZE;
 
-use super::choice::{Layout, MAX_HOLES};
+use super::choice::{Layout, MAX_HOLES, SLOT_MAX};
 use super::error::PlanError;
 use super::input::PlanInput;
 use super::pages::HostPages;
@@ -50,8 +50,6 @@ fn placed(zones: &[Zone], layout: Layout, holes: u16) -> Result<Vec<Slot>, PlanE
     Ok(slots)
 }
 
-/// Most memory of a slot: KVM refuses one of 2^31 pages of 4 KiB or more (`KVM_MEM_MAX_NR_PAGES`), 8 TiB.
-pub(super) const SLOT_MAX: u64 = 4 << 40;
 /// The addresses of x86-64, 52 bits, end here.
 const MOST_ADDRESSES: u64 = 1 << 52;
 
