@@ -118,8 +118,7 @@ impl DirectSession {
 
     /// The ways in which `command` may name drives, the longest first.
     fn names(&self, command: &Command) -> Vec<Name> {
-        let own = env::current_dir().ok();
-        let cwd = command.cwd.clone().or_else(|| own.clone()).and_then(|cwd| cwd.canonicalize().ok());
+        let cwd = command.cwd.clone().or_else(|| env::current_dir().ok()).and_then(|cwd| cwd.canonicalize().ok());
         let mut names = Vec::new();
         for (number, [asked, absolute, real]) in self.drives.iter().enumerate() {
             let inside = [absolute, real].map(|path| Some(path.strip_prefix(cwd.as_ref()?).ok()?.to_path_buf()));
