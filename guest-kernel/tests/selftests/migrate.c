@@ -115,16 +115,16 @@ static void file(void)
 	close(fd);
 }
 
-/* Helpers run anywhere: who may not has none by itself. On all CPUs it has. */
-static void on_some_cpus(void)
+/* Helpers run anywhere: who may not has none, whatever is set. On all CPUs it has. */
+static void on_some_cpus(const char *name, const char *threads)
 {
-	const char *name = "nobody helps who may not run on the last CPU";
 	/* Few helpers at a time: the first CPUs are enough for them. */
 	struct memory m = take(8192, PAGE);
 	long before, by_several, helped;
 	cpu_set_t all, some;
 	char why[96];
 
+	write_text(THREADS, threads);
 	sched_getaffinity(0, sizeof(all), &all);
 	some = all;
 	CPU_CLR(CPU_COUNT(&all) - 1, &some);
@@ -139,6 +139,7 @@ static void on_some_cpus(void)
 		move(&m, (i + 1) % 2);
 	by_several = shared() - before;
 	sched_setaffinity(0, sizeof(all), &all);
+	write_text(THREADS, "0");
 	snprintf(why, sizeof(why), "%ld pages copied by several threads, and %ld on all CPUs", by_several, helped);
 	tap(helped && !by_several && is_whole(&m), name, why);
 	give_back(&m);
@@ -217,7 +218,8 @@ int main(void)
 	moves_while_written_to("huge pages that are written to", HUGE);
 	write_text(THREADS, "0");
 	file();
-	on_some_cpus();
+	on_some_cpus("nobody helps who may not run on the last CPU", "0");
+	on_some_cpus("nor if two threads are set", "2");
 	cgroup();
 	return tap_done();
 }
