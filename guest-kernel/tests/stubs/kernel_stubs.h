@@ -146,6 +146,7 @@ typedef struct { long long v; } atomic64_t;
 #define atomic_long_add(x, a)		((void)__atomic_fetch_add(&(a)->v, x, __ATOMIC_RELAXED))
 #define atomic_long_sub(x, a)		((void)__atomic_fetch_sub(&(a)->v, x, __ATOMIC_RELAXED))
 #define atomic64_add(x, a)		((void)__atomic_fetch_add(&(a)->v, x, __ATOMIC_RELAXED))
+#define xchg(p, v)			__atomic_exchange_n(p, v, __ATOMIC_SEQ_CST)
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, val)		__atomic_store_n(&(x), val, __ATOMIC_RELAXED)
 #define try_cmpxchg(p, old, new)	__atomic_compare_exchange_n(p, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
