@@ -10,6 +10,7 @@ pub mod check;
 pub mod cli;
 pub mod complaints;
 pub mod config;
+pub mod counted;
 pub mod cpu;
 pub mod descriptors;
 pub mod devices;

@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::devices::bus::lock;
+use crate::devices::terminal;
 
 /// Whether somebody outside wants the VM to end: then it is not started again.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +129,7 @@ pub fn listen<G>(
 
 /// Ends the process as `signal` does; the `first` one of a container, to which it does nothing, with the status that stands for it.
 fn end(signal: i32, first: bool) -> ! {
+    terminal::restore();
     if !first {
         // It does not come back.
         let _ = emulate_default_handler(signal);

@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("api::a_vm_from_creation_to_deletion", whole_life),
     ("api::a_guest_that_powers_off_ends_the_server", power_off),
     ("api::a_guest_that_resets_comes_up_again", reset),
+    ("api::a_signal_is_not_forgotten", signal),
     ("api::pauses_are_exact", pauses),
     ("api::a_disk_grows_under_its_guest", grows),
     ("api::run_serves_too", run),
@@ -94,6 +95,13 @@ fn power_off(lab: &Lab) -> Result<(), Failed> {
 fn reset(lab: &Lab) -> Result<(), Failed> {
     let rest = "put vm.boot; until_it inits 3; put vm.delete; put vmm.shutdown; wait $pid; echo ended";
     prints(lab, &script(lab, "flatboot.end=reboot", rest), "ended")
+}
+
+/// The guest that was asked to power off goes, and nobody else would end the server.
+fn signal(lab: &Lab) -> Result<(), Failed> {
+    let rest =
+        "put vm.boot; until_it inits 1; kill -TERM $pid; sleep 1; put vm.shutdown; wait $pid || true; echo ended";
+    prints(lab, &script(lab, "flatboot.end=hang", rest), "ended")
 }
 
 /// A guest that counts and writes is paused again and again, a tenth of a second and more each time. It loses nothing, and

@@ -90,6 +90,7 @@ fn status(error: &VmmError, resumed: bool) -> StatusCode {
         VmmError::AlreadyCreated | VmmError::Taken(_) | VmmError::Memory(MemoryError::Busy { .. }) => {
             StatusCode::CONFLICT
         }
+        VmmError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
         VmmError::Snapshot(error) => snapshot_status(error),
         VmmError::Resize(ResizeError::Host { .. } | ResizeError::Late { .. } | ResizeError::NotBegun { .. })
         | VmmError::Vcpu(_)

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::answer::{Refusal, Sent, of_owner, ping};
 use super::route::Route;
 use super::stream::Arrived;
+use crate::counted::Counted;
 use crate::devices::bus::lock;
 use crate::vmm::{Call, Caller, VmmError};
 
@@ -33,9 +34,6 @@ pub(super) struct Service {
     arrived: Arc<Mutex<Arrived>>,
 }
 
-/// Counts a request as long as it is not answered.
-struct Busy(Arc<AtomicUsize>);
-
 impl Service {
     pub(super) fn new(caller: Caller, busy: Arc<AtomicUsize>, arrived: Arc<Mutex<Arrived>>) -> Self {
         Self { caller, busy, arrived }
@@ -50,7 +48,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         // Its head is there: whatever it waits for from now on is ours.
         let asked = Instant::now();
-        let (caller, busy, arrived) = (self.caller.clone(), Busy::new(&self.busy), Arc::clone(&self.arrived));
+        let (caller, busy, arrived) = (self.caller.clone(), Counted::new(&self.busy), Arc::clone(&self.arrived));
         Box::pin(async move {
             let _busy = busy;
             Ok(serve(&caller, asked, request, &arrived).await.unwrap_or_else(Refusal::sent))
@@ -72,17 +70,26 @@ async fn serve(
     Ok(ask(caller, call).await)
 }
 
-async fn body(body: Incoming) -> Result<Bytes, Refusal> {
+async fn body(body: Incoming) -> Result<Vec<u8>, Refusal> {
     if body.size_hint().lower() > BODY_MAX as u64 {
         return Err(Refusal::too_long(BODY_MAX));
     }
-    let whole = timeout(Duration::from_secs(BODY_WAIT), Limited::new(body, BODY_MAX).collect());
+    let whole = timeout(Duration::from_secs(BODY_WAIT), whole(Limited::new(body, BODY_MAX)));
     match whole.await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Ok(whole)) => Ok(whole),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::too_long(BODY_MAX)),
         Ok(Err(_)) => Err(Refusal::broken()),
         Err(_) => Err(Refusal::too_slow(BODY_WAIT)),
     }
+}
+
+/// All of it in one piece: what comes a byte at a time would be many, each with what it was read into.
+async fn whole<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Vec<u8>, B::Error> {
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        frame?.data_ref().into_iter().for_each(|data| whole.extend_from_slice(data));
+    }
+    Ok(whole)
 }
 
 async fn ask(caller: &Caller, call: Call) -> Sent {
@@ -90,17 +97,4 @@ async fn ask(caller: &Caller, call: Call) -> Sent {
     let (sender, answer) = oneshot::channel();
     caller.call(call, move |answer| drop(sender.send(answer)));
     of_owner(answer.await.unwrap_or(Err(VmmError::Gone)), resumed)
-}
-
-impl Busy {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::field::FieldError;
 use super::options::{OptionError, Options, parse_size};
 use super::pages::{MUST_BE_PAGES, host_pages};
-use super::zone::{self, ZoneOption};
+use super::zone::{self, MAX_ZONES, ZoneOption};
 use crate::field::Field;
 use crate::memory::{Backing, HostPages, MemorySize, Size, Thp};
 
@@ -195,6 +195,10 @@ fn zoned_size(fields: &MemoryFields) -> Result<MemorySize, FieldError> {
             return Err(FieldError::new(field, &"on", EACH));
         }
     }
+    // Before anybody compares them with one another.
+    if let Some(zone) = fields.zones.get(MAX_ZONES) {
+        return Err(zone.wrong(MAX_ZONES, &format!("must be one of at most {MAX_ZONES} zones")));
+    }
     let mut seen = HashSet::new();
     let mut sum = 0u64;
     for (index, zone) in fields.zones.iter().enumerate() {
@@ -253,6 +257,15 @@ mod tests {
             prefault: true,
         };
         assert_eq!(memory, expected);
+    }
+
+    /// Before anybody looks at their sizes, or compares them.
+    #[test]
+    fn there_are_so_many_zones_at_most() {
+        let zones = |count| (0..count).map(|zone| format!("id=z{zone},size=128M")).collect::<Vec<_>>();
+        assert_eq!(MemoryConfig::parse("size=0", &zones(64)).unwrap().zones.len(), 64);
+        let error = said(MemoryConfig::parse("size=0", &zones(65)));
+        assert!(error.ends_with("z64: must be one of at most 64 zones"), "{error}");
     }
 
     #[test]

@@ -24,8 +24,6 @@ const MUST_BE_ID: &str = "must be the number of a node, at most 255";
 const LAST_ID: u32 = 255;
 /// As many as the guest kernel is built for.
 const MAX_NODES: usize = 64;
-/// As many pieces of memory as that kernel takes from the SRAT are twice as many; one zone can be two of them.
-const MAX_ZONES: usize = 64;
 /// More would say that one cannot be reached from the other.
 const FARTHEST: u8 = 254;
 
@@ -274,9 +272,6 @@ fn check_sections(zones: &[(String, Zone)], in_order: &[ZoneOption]) -> Result<(
         let found = in_order.iter().enumerate().find(|(_, zone)| zone.id == *id);
         found.map_or_else(|| FieldError::without_value(zone::OPTION, must), |(index, zone)| zone.wrong(index, must))
     };
-    if let Some((id, _)) = zones.get(MAX_ZONES) {
-        return Err(wrong(id, &format!("must be one of at most {MAX_ZONES} zones")));
-    }
     let (_, all_but_last) = zones.split_last().unzip();
     let all_but_last: &[_] = all_but_last.unwrap_or_default();
     match all_but_last.iter().find(|(_, zone)| !zone.size.is_multiple_of(SECTION_SIZE)) {

@@ -12,6 +12,8 @@ use crate::memory::{Backing, HostPages, MemorySize, Size};
 /// Where they are in a configuration.
 pub(super) const OPTION: Field = Field::section("memory.zones");
 const KEYS: [&str; 6] = ["id", "size", "hugepages", "hugepage_size", "shared", "host_numa_node"];
+/// The guest kernel takes twice as many pieces of memory from the SRAT; one zone can be two of them.
+pub(super) const MAX_ZONES: usize = 64;
 /// Linux can be built for so many nodes, and no more.
 const LAST_HOST_NODE: u64 = 1023;
 

@@ -42,6 +42,9 @@ pub enum DirectoryError {
     /// Somebody else is making one.
     #[error("a snapshot is being written there: must be over before")]
     Busy,
+    /// Nothing can be there.
+    #[error("cannot be made: must have a name of at most 246 bytes, in a directory that exists")]
+    Place(#[source] io::Error),
     /// The host does not let it be made.
     #[error("cannot be made")]
     Make(#[source] io::Error),
@@ -88,11 +91,11 @@ impl Unfinished {
         hidden.push(name);
         hidden.push(".partial");
         let partial = parent.join(hidden);
-        let parent = File::open(parent).map_err(DirectoryError::Make)?;
+        let parent = File::open(parent).map_err(not_made)?;
         let is_new = match DirBuilder::new().mode(0o700).create(&partial) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(DirectoryError::Make(error)),
+            Err(error) => return Err(not_made(error)),
         };
         let directory = File::open(&partial).map_err(DirectoryError::Make)?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
@@ -180,7 +183,16 @@ fn check_free(path: &Path) -> Result<(), DirectoryError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(false) => Err(DirectoryError::Taken),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(DirectoryError::Taken),
-        Err(error) => Err(DirectoryError::Make(error)),
+        Err(error) => Err(not_made(error)),
+    }
+}
+
+/// Why nothing was made: the path, or the host.
+fn not_made(error: io::Error) -> DirectoryError {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
+    match error.kind() {
+        NotFound | NotADirectory | InvalidInput | InvalidFilename => DirectoryError::Place(error),
+        _ => DirectoryError::Make(error),
     }
 }
 
@@ -341,8 +353,10 @@ mod tests {
             let error = Unfinished::begin(&parent.path().join(name)).unwrap_err();
             assert!(matches!(error, DirectoryError::Partial), "{name}: {error}");
         }
-        let nowhere = parent.path().join("no/where");
-        assert!(matches!(Unfinished::begin(&nowhere), Err(DirectoryError::Make(_))));
+        for nowhere in ["no/where", "no/file/where", &"x".repeat(247), "a\0b"] {
+            let error = Unfinished::begin(&parent.path().join(nowhere)).unwrap_err();
+            assert!(matches!(error, DirectoryError::Place(_)), "{nowhere}: {error}");
+        }
         assert!(matches!(open(&full), Err(DirectoryError::Missing(STATE))));
         assert_eq!(names(parent.path()), ["file", "full"]);
     }

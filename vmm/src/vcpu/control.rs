@@ -139,7 +139,8 @@ impl Threads {
         self.0.push((thread, control));
     }
 
-    /// Brings all to rest, within `limit`: when this returns, none runs the guest. If one cannot, all go on.
+    /// Brings all to rest, within `limit`: when this returns, none runs the guest. If one cannot, all go on; one that has ended cannot,
+    /// as the VM ends by what it has said last.
     pub fn pause(&self, limit: Duration) -> Result<(), VcpuError> {
         let deadline = Instant::now() + limit;
         self.order(Order::Pause);
@@ -150,7 +151,13 @@ impl Threads {
                 return Err(VcpuError::Busy { index });
             }
         }
-        Ok(())
+        match self.0.iter().position(|(thread, control)| !lock(&control.stage).rests || thread.is_finished()) {
+            Some(index) => {
+                self.resume();
+                Err(VcpuError::Ended { index })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lets all go on.
@@ -336,6 +343,24 @@ mod tests {
         let none: Arc<[u32]> = Arc::new([]);
         let error = threads.save(&none).unwrap_err().to_string();
         assert_eq!(error, "a vCPU thread ended without a message");
+        threads.finish(LONG).wait(LONG).unwrap();
+    }
+
+    /// What it has said last may be that the guest resets: the VM would go on without having been told to.
+    #[test]
+    fn who_has_ended_does_not_rest() {
+        let (mut threads, counter) = counting(1);
+        let ended = thread::spawn(|| ());
+        while !ended.is_finished() {
+            thread::yield_now();
+        }
+        threads.add(ended, Arc::default());
+        let error = threads.pause(LONG).unwrap_err().to_string();
+        assert_eq!(error, "vCPU 1: has ended: the VM is about to be over");
+        let before = counter.load(Ordering::SeqCst);
+        while counter.load(Ordering::SeqCst) == before {
+            thread::yield_now();
+        }
         threads.finish(LONG).wait(LONG).unwrap();
     }
 

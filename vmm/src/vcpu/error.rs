@@ -73,6 +73,12 @@ pub enum VcpuError {
         /// Index of the vCPU.
         index: usize,
     },
+    /// It has ended: whoever owns the VM hears of that next.
+    #[error("vCPU {index}: has ended: the VM is about to be over")]
+    Ended {
+        /// Index of the vCPU.
+        index: usize,
+    },
     /// One of a VM that is over has not ended since.
     #[error("a vCPU of the VM before: has not stopped within {} s: this host is too slow", .limit.as_secs())]
     LeftBehind {

@@ -73,6 +73,9 @@ pub enum VmmError {
     /// It would not be the VM that is being saved.
     #[error("a snapshot of the VM is being written: must be over before")]
     Writing,
+    /// Whoever asks is one too many.
+    #[error("{0} requests wait for an answer: must be fewer")]
+    TooMany(usize),
     /// Nobody is there to do it.
     #[error("the VMM is about to end")]
     Gone,

@@ -2,10 +2,13 @@
 //! The ways to the owner of a VM: one for the VM's own threads ([`Ender`]), one for everybody else.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Sender, channel};
 
 use super::call::{Answer, Call};
 use super::error::{SnapshotError, VmmError};
+use crate::counted::Counted;
 use crate::devices::held::Report;
 use crate::ender::Ender;
 use crate::ending::Ending;
@@ -44,11 +47,15 @@ pub(super) enum Message {
 type Receive = Box<dyn FnOnce(Result<Answer, VmmError>) + Send>;
 
 /// Where an answer goes. Dropped without one, it says that nobody is there.
-pub(super) struct Reply(Option<Receive>);
+pub(super) struct Reply {
+    receive: Option<Receive>,
+    /// Who is to make room is not counted.
+    _waits: Option<Counted>,
+}
 
 impl Reply {
     pub(super) fn send(mut self, answer: Result<Answer, VmmError>) {
-        if let Some(send) = self.0.take() {
+        if let Some(send) = self.receive.take() {
             send(answer);
         }
     }
@@ -56,7 +63,7 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if let Some(send) = self.0.take() {
+        if let Some(send) = self.receive.take() {
             send(Err(VmmError::Gone));
         }
     }
@@ -68,28 +75,43 @@ impl fmt::Debug for Reply {
     }
 }
 
+/// Most calls that wait for an answer. Whoever has asked may be gone, and what was asked for is kept all the same.
+const CALLS_MAX: usize = 128;
+
 /// For whoever wants something of the owner, from any thread.
 #[derive(Debug, Clone)]
-pub struct Caller(pub(super) Sender<Message>);
+pub struct Caller {
+    messages: Sender<Message>,
+    waiting: Arc<AtomicUsize>,
+}
 
 impl Caller {
+    pub(super) fn new(messages: Sender<Message>) -> Self {
+        Self { messages, waiting: Arc::default() }
+    }
+
     /// For the threads of the VM with that number.
     pub(super) fn ender(&self, vm: u64) -> Ender {
-        let messages = self.0.clone();
+        let messages = self.messages.clone();
         // An owner that is gone has ended it.
         Ender::new(move |ending| drop(messages.send(Message::End { vm, ending })))
     }
 
     /// For the memory device of the VM with that number.
     pub(super) fn reports(&self, vm: u64) -> impl Fn(Report) + Send + use<> {
-        let messages = self.0.clone();
+        let messages = self.messages.clone();
         move |report| drop(messages.send(Message::Memory { vm, report }))
     }
 
     /// Asks for `call`. `reply` is called with the answer, once and in any case, by a thread that it must not hold up.
     pub fn call(&self, call: Call, reply: impl FnOnce(Result<Answer, VmmError>) + Send + 'static) {
+        let waits = Counted::below(CALLS_MAX, &self.waiting);
+        if waits.is_none() && !matches!(call, Call::Quit) {
+            return reply(Err(VmmError::TooMany(CALLS_MAX)));
+        }
         // Not taken, it is dropped, and that is an answer.
-        let _ = self.0.send(Message::Call(call, Reply(Some(Box::new(reply)))));
+        let reply = Reply { receive: Some(Box::new(reply)), _waits: waits };
+        let _ = self.messages.send(Message::Call(call, reply));
     }
 
     /// The same, and waits for the answer.
@@ -101,12 +123,12 @@ impl Caller {
 
     /// Says what has become of the files of snapshot number `snapshot`.
     pub(super) fn written(&self, snapshot: u64, result: Result<(), SnapshotError>) {
-        let _ = self.0.send(Message::Written { snapshot, result });
+        let _ = self.messages.send(Message::Written { snapshot, result });
     }
 
     /// Says that a signal asks for the end.
     pub fn signal(&self) {
-        let _ = self.0.send(Message::Signal);
+        let _ = self.messages.send(Message::Signal);
     }
 }
 
@@ -117,12 +139,28 @@ mod tests {
     #[test]
     fn an_owner_that_is_gone_says_so() {
         let (sender, messages) = channel();
-        let caller = Caller(sender);
+        let caller = Caller::new(sender);
         let (answered, answer) = channel();
         caller.call(Call::Info, move |answer| answered.send(answer.is_err()).unwrap());
         drop(messages);
         assert!(answer.recv().unwrap(), "what it has not taken is answered, too");
         caller.ender(1).end(Ending::PowerOff);
         assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "the VMM is about to end");
+    }
+
+    #[test]
+    fn no_more_wait_than_there_is_room_for() {
+        let (sender, messages) = channel();
+        let caller = Caller::new(sender);
+        let fill = || (0..CALLS_MAX).for_each(|_| caller.call(Call::Info, drop));
+        fill();
+        assert_eq!(caller.ask(Call::Pause).unwrap_err().to_string(), "128 requests wait for an answer: must be fewer");
+        // The owner can always be ended.
+        caller.call(Call::Quit, drop);
+        let waiting: Vec<_> = messages.try_iter().collect();
+        assert_eq!(waiting.len(), CALLS_MAX + 1);
+        drop(waiting);
+        fill();
+        assert_eq!(messages.try_iter().count(), CALLS_MAX);
     }
 }

@@ -208,6 +208,12 @@ impl Live {
         self.again = PRESS_AGAIN;
     }
 
+    /// If it was asked to power off, its time for that begins now.
+    pub(super) fn is_asked_from_now_on(&mut self) {
+        self.asked = self.asked.map(|_| Instant::now());
+        self.again = PRESS_AGAIN;
+    }
+
     /// How it ends, as it says that it ends so. One whose kernel panics for the first time has a moment yet, and ends by nothing else then.
     pub(super) fn ends(&mut self, ending: Ending) -> Option<Ending> {
         if self.panicked.is_some() {

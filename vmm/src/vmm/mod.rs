@@ -97,6 +97,8 @@ pub struct Vmm {
     resizing: Option<Awaited>,
     /// How many snapshots have been begun.
     snapshots: u64,
+    /// A call that came when something was due.
+    put_off: Option<Message>,
     /// What is still at work of VMs that are over.
     left: (vcpu::Left, Left),
 }
@@ -139,7 +141,7 @@ impl Vmm {
     #[must_use]
     pub fn new(restart: Restart, events: Events, jail: Jail) -> Self {
         let (sender, messages) = channel();
-        let caller = Caller(sender);
+        let caller = Caller::new(sender);
         let (stop, starting) = (Stop::default(), Arc::default());
         Self {
             caller,
@@ -157,6 +159,7 @@ impl Vmm {
             writing: None,
             resizing: None,
             snapshots: 0,
+            put_off: None,
             left: Default::default(),
         }
     }
@@ -332,6 +335,9 @@ impl Vmm {
                 Message::Call(call, reply) => {
                     let answer = self.answer(call);
                     reply.send(answer);
+                    if self.is_asked_for_the_end() && self.live().is_none() {
+                        return Ok(None);
+                    }
                 }
                 Message::Written { snapshot, result } => self.written(snapshot, result),
                 Message::Memory { vm, report } if vm == self.started => self.resized(report),
@@ -341,16 +347,33 @@ impl Vmm {
         }
     }
 
+    /// Whether a signal has asked for it, and nobody has started a VM since.
+    const fn is_asked_for_the_end(&self) -> bool {
+        self.signals > 0
+    }
+
+    /// When something is to be done for the VM. While it is saved it has no time to power off.
+    fn alarm(&mut self) -> Option<Instant> {
+        if self.writing.is_some() { None } else { self.live()?.alarm() }
+    }
+
     /// What comes next: a message, or the end of a VM whose time is up. Whoever has waited too long for the guest's memory is answered.
+    /// Calls, of which there may always be another one, wait for what is due; an end or a signal does not.
     fn next(&mut self) -> Message {
         loop {
-            let alarm = self.live().and_then(|live| live.alarm());
-            let message = match alarm.into_iter().chain(self.resize_deadline()).min() {
-                Some(alarm) => self.messages.recv_timeout(alarm.saturating_duration_since(Instant::now())),
-                None => self.messages.recv().map_err(RecvTimeoutError::from),
+            let alarm = self.alarm();
+            let due = alarm.into_iter().chain(self.resize_deadline()).min();
+            let message = match (self.put_off.take(), due) {
+                (Some(call), _) => Ok(call),
+                (None, Some(due)) => self.messages.recv_timeout(due.saturating_duration_since(Instant::now())),
+                (None, None) => self.messages.recv().map_err(RecvTimeoutError::from),
             };
-            if let Ok(message) = message {
-                return message;
+            match message {
+                Ok(call @ Message::Call(..)) if due.is_some_and(|due| due <= Instant::now()) => {
+                    self.put_off = Some(call);
+                }
+                Ok(message) => return message,
+                Err(_) => {}
             }
             self.resize_is_late();
             if alarm.is_none_or(|alarm| alarm > Instant::now()) && self.live().is_some() {
@@ -373,7 +396,7 @@ impl Vmm {
     /// The VM that runs, which does not any more.
     fn take_live(&mut self) -> Option<Live> {
         // Nobody wants what is left of it.
-        self.writing = None;
+        self.give_up_saving();
         self.give_up_resizing();
         let kept = self.vm.as_mut()?;
         match mem::replace(&mut kept.stage, Stage::Over) {

@@ -119,7 +119,7 @@ impl Vmm {
     /// The VM is over, or another one.
     pub(super) fn give_up_resizing(&mut self) {
         if let Some(resizing) = self.resizing.take() {
-            resizing.reply.send(Err(MemoryError::Over.into()));
+            self.not_resized(resizing.reply, MemoryError::Over);
         }
     }
 
@@ -142,11 +142,18 @@ impl Vmm {
         let size = self.vm.as_ref().map_or(0, |kept| kept.config.memory_size());
         let (Some(progress), Some(resizing)) = (progress, self.resizing.take_if(|_| is_late)) else { return };
         let (desired, is) = (size + resizing.wanted, size + progress.owned);
-        resizing.reply.send(Err(if progress.driver {
-            MemoryError::Late { desired, is, seconds: ANSWER.as_secs() }.into()
+        let error = if progress.driver {
+            MemoryError::Late { desired, is, seconds: ANSWER.as_secs() }
         } else {
-            MemoryError::NoDriver { desired, is, seconds: DRIVER.as_secs() }.into()
-        }));
+            MemoryError::NoDriver { desired, is, seconds: DRIVER.as_secs() }
+        };
+        self.not_resized(resizing.reply, error);
+    }
+
+    fn not_resized(&self, reply: Reply, error: MemoryError) {
+        let error = VmmError::from(error);
+        self.events.failed("resize-failed", &chain(&error));
+        reply.send(Err(error));
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::error::{SnapshotError, VmmError};
 use super::handle::Reply;
 use super::lifecycle::{NotNow, State};
+use super::live::Live;
 use super::writing::{Content, Writing};
 use super::{Kept, Stage, Vmm};
 use crate::chain::chain;
@@ -37,6 +38,15 @@ impl Vmm {
         match writing.finish(result) {
             Ok(()) => self.events.vm("snapshotted"),
             Err(why) => self.events.failed("snapshot-failed", &why),
+        }
+        // Whoever was asked to power off meanwhile could not hear it.
+        self.live().into_iter().for_each(Live::is_asked_from_now_on);
+    }
+
+    /// The VM is over.
+    pub(super) fn give_up_saving(&mut self) {
+        if self.writing.take().is_some() {
+            self.events.failed("snapshot-failed", "the VM is over");
         }
     }
 
