@@ -26,7 +26,7 @@
 //! | `thp` | from now on memory is taken as huge pages | `enabled` |
 //! | `hugepages=2048:64` | the pool of pages of 2048 KiB has 64, all free; they are given back | `pages`, `free`, `left` |
 //! | `hugetlb=80%` | a pool of that size can be made, is zero, and can be given back | `wanted`, `got`, `not_zero`, `left` |
-//! | `memmap` | debugfs says how the memmap is filled | `nodes`: as in `memmap_nodes` |
+//! | `memmap`, `memmap=async` | debugfs says how the memmap is filled, and that it is in that mode | `nodes`: as in `memmap_nodes` |
 //! | `filled=60` | it is filled within 60 seconds | the same |
 //! | `verify` | the kernel finds its own memmap sound, if it can tell | `present`, `lines` |
 //! | `lists` | the free lists can be read, after caches were dropped and memory was compacted | `orders`, `pages`, `per_cpu_pages` |
@@ -120,7 +120,7 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "thp" => hugetlb::transparent(),
         "hugepages" => hugetlb::pool(needed("SIZE_KIB:COUNT")?),
         "hugetlb" => hugetlb::grow(needed("AMOUNT")?),
-        "memmap" => memmap::nodes(),
+        "memmap" => memmap::nodes(argument),
         "filled" => memmap::filled(needed("SECONDS")?),
         "verify" => memmap::verify(),
         "cpus" => kernel::cpus(needed("N")?),

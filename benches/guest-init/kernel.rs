@@ -74,7 +74,7 @@ pub(crate) fn dmesg(text: &str, wanted: bool) -> Outcome {
 }
 
 /// What the kernel says when something broke.
-const ALARMS: [&str; 8] = [
+const ALARMS: [&str; 10] = [
     "BUG",
     "WARNING:",
     "Oops",
@@ -83,15 +83,27 @@ const ALARMS: [&str; 8] = [
     "Out of memory",
     "blocked for more than",
     "rcu: INFO",
+    "Call Trace",
+    "nobody cared",
 ];
 /// Emulated processors that offer no compact state are warned about, and are none of our business.
 const NO_ALARM: &str = "arch/x86/kernel/fpu/xstate.c";
+/// Where a warning ends.
+const END_OF_TRACE: &str = "---[ end trace";
 
 /// No line of the kernel log is one of [`ALARMS`].
 pub(crate) fn calm() -> Outcome {
-    let alarming = |line: &String| ALARMS.iter().any(|alarm| line.contains(alarm)) && !line.contains(NO_ALARM);
-    let lines: Vec<Value> = log()?.into_iter().filter(alarming).take(SHOWN_LINES).map(Value::String).collect();
+    let lines = alarming(log()?);
     Ok((lines.is_empty(), json!({ "lines": lines })))
+}
+
+fn alarming(log: Vec<String>) -> Vec<String> {
+    let mut excused = false;
+    let alarms = log.into_iter().filter(|line| {
+        excused = (excused || line.contains(NO_ALARM)) && !line.contains(END_OF_TRACE);
+        !excused && ALARMS.iter().any(|alarm| line.contains(alarm))
+    });
+    alarms.take(SHOWN_LINES).collect()
 }
 
 /// From now on a processor that runs one thing for twice so many seconds is one that is locked up, and the kernel log says so
@@ -144,6 +156,19 @@ pub(crate) fn uname() -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_warning_means_nothing_and_excuses_no_other() {
+        let log = |lines: &str| lines.lines().map(str::to_owned).collect::<Vec<_>>();
+        let excused =
+            "WARNING: CPU: 0 PID: 0 at arch/x86/kernel/fpu/xstate.c:1 f\nCall Trace:\n---[ end trace 0 ]---\n";
+        assert!(alarming(log(&format!("{excused}x86/fpu: ok"))).is_empty());
+        for alarm in
+            ["irq 5: nobody cared (try booting with the \"irqpoll\" option)", "Call Trace:", "BUG: Bad page state"]
+        {
+            assert_eq!(alarming(log(&format!("{excused}{alarm}\nx"))), [alarm]);
+        }
+    }
 
     #[test]
     fn cpu_lists() {

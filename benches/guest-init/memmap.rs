@@ -16,10 +16,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Lines of a bad verdict that are repeated.
 const SHOWN_LINES: usize = 16;
 
-/// The nodes as they are now.
-pub(crate) fn nodes() -> Outcome {
+/// The nodes as they are now; with a `mode`, all of them are in it.
+pub(crate) fn nodes(mode: Option<&str>) -> Outcome {
     let nodes = read()?;
-    Ok((!nodes.is_empty(), json!({ "nodes": nodes })))
+    let as_wanted = mode.is_none_or(|mode| nodes.iter().all(|node| node["mode"] == mode));
+    Ok((!nodes.is_empty() && as_wanted, json!({ "nodes": nodes })))
 }
 
 /// Waits until every node is filled, at most `seconds`.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use serde_json::json;
@@ -22,6 +23,7 @@ const BUDDY: u64 = 1 << 10;
 const NOPAGE: u64 = 1 << 20;
 
 const WORD: usize = 8;
+const PAGE: u64 = 4096;
 /// Bytes read at a time, and the part of a per-page file that describes one section of 128 MiB.
 const BUFFER: usize = 256 << 10;
 /// Bytes that [`glance`] reads at the start of each section.
@@ -32,13 +34,26 @@ const GLANCE: usize = 4096;
 struct Flags {
     frames: u64,
     no_page: u64,
+    /// Of these, how many are memory: all others are holes.
+    no_page_of_ram: u64,
     free: u64,
+}
+
+impl Flags {
+    /// Takes the next word; `ram` is where memory is.
+    fn see(&mut self, word: u64, ram: &[Range<u64>]) {
+        let is_ram = || ram.iter().any(|range| range.contains(&self.frames));
+        self.no_page_of_ram += u64::from(word & NOPAGE != 0 && is_ram());
+        self.no_page += u64::from(word & NOPAGE != 0);
+        self.free += u64::from(word & BUDDY != 0);
+        self.frames += 1;
+    }
 }
 
 /// Reads everything there is about pages, has memory compacted and caches dropped, and compares what the kernel says.
 pub(crate) fn walk() -> Outcome {
     let before = files::text("/proc/meminfo")?;
-    let flags = read_flags()?;
+    let flags = read_flags(&ram(&files::text("/proc/iomem")?)?)?;
     let mut frames = Vec::new();
     for path in PER_PAGE {
         frames.push(count_frames(path)?);
@@ -55,7 +70,8 @@ pub(crate) fn walk() -> Outcome {
     let total = kib(&after, "MemTotal");
     let complaints = complaints(&flags, &frames, total, (first, last), nodes_kib);
     let report = json!({
-        "complaints": complaints, "frames": flags.frames, "no_page": flags.no_page, "free": flags.free,
+        "complaints": complaints, "frames": flags.frames, "no_page": flags.no_page,
+        "no_page_of_ram": flags.no_page_of_ram, "free": flags.free,
         "blocks": blocks, "total_kib": total, "deferred_before_kib": first, "deferred_after_kib": last,
     });
     Ok((complaints.is_empty(), report))
@@ -68,21 +84,30 @@ fn complaints(flags: &Flags, frames: &[u64], total: u64, deferred: (u64, u64), n
     let shown = (flags.frames - flags.no_page) * 4;
     let mut complaints = Vec::new();
     let mut complain = |wrong: bool, what: String| complaints.extend(wrong.then_some(what));
-    complain(flags.no_page * 4 < after, format!("pages that are deferred are shown: {flags:?}, {after} KiB deferred"));
+    complain(
+        flags.no_page_of_ram * 4 < after,
+        format!("pages that are deferred are shown: {flags:?}, {after} KiB deferred"),
+    );
     complain(shown + before < total, format!("pages are not shown: {flags:?}, {total} KiB, {before} KiB deferred"));
     complain(frames.iter().any(|n| *n != flags.frames), format!("files of different lengths: {frames:?}, {flags:?}"));
     complain(nodes != total, format!("MemTotal is {total} KiB, that of all nodes {nodes} KiB"));
     complaints
 }
 
-fn read_flags() -> Result<Flags, String> {
+fn read_flags(ram: &[Range<u64>]) -> Result<Flags, String> {
     let mut flags = Flags::default();
-    each_word("/proc/kpageflags", |word| {
-        flags.frames += 1;
-        flags.no_page += u64::from(word & NOPAGE != 0);
-        flags.free += u64::from(word & BUDDY != 0);
-    })?;
+    each_word("/proc/kpageflags", |word| flags.see(word, ram))?;
     Ok(flags)
+}
+
+/// The page frames that are memory, as /proc/iomem has it in `text`.
+fn ram(text: &str) -> Result<Vec<Range<u64>>, String> {
+    // What has a space before it is in another resource.
+    let ranges =
+        text.lines().filter_map(|line| line.strip_suffix(" : System RAM")).filter(|line| !line.starts_with(' '));
+    let page = |address: &str| u64::from_str_radix(address, 16).ok().map(|address| address / PAGE);
+    let frames = |line: &str| line.split_once('-').and_then(|(from, to)| Some(page(from)?..page(to)? + 1));
+    ranges.map(|line| frames(line).ok_or_else(|| format!("/proc/iomem: {line:?} is no range"))).collect()
 }
 
 fn count_frames(path: &str) -> Result<u64, String> {
@@ -156,12 +181,26 @@ mod tests {
 
     #[test]
     fn deferred_pages_are_not_shown() {
-        let flags = Flags { frames: 1000, no_page: 300, free: 1 };
+        let flags = Flags { frames: 1800, no_page: 1100, no_page_of_ram: 300, free: 1 };
         let said = |frames: &[u64], total, deferred, nodes| complaints(&flags, frames, total, deferred, nodes).len();
-        assert_eq!(said(&[1000; 3], 3600, (1200, 1100), 3600), 0);
-        assert_eq!(said(&[1000; 3], 3600, (1204, 1204), 3600), 1, "a deferred page is shown");
-        assert_eq!(said(&[1000; 3], 4004, (1200, 1100), 4004), 1, "a page is not shown");
-        assert_eq!(said(&[1000, 999, 1000], 3600, (1200, 1100), 3600), 1);
-        assert_eq!(said(&[1000; 3], 3600, (1200, 1100), 3596), 1);
+        assert_eq!(said(&[1800; 3], 3600, (1200, 1100), 3600), 0);
+        assert_eq!(said(&[1800; 3], 3600, (1204, 1204), 3600), 1, "a deferred page is shown");
+        assert_eq!(said(&[1800; 3], 4004, (1200, 1100), 4004), 1, "a page is not shown");
+        assert_eq!(said(&[1800, 1799, 1800], 3600, (1200, 1100), 3600), 1);
+        assert_eq!(said(&[1800; 3], 3600, (1200, 1100), 3596), 1);
+    }
+
+    #[test]
+    fn holes_are_not_deferred() {
+        let text = "00000000-00000fff : Reserved\n00001000-00003fff : System RAM\n  00001000-00001fff : Kernel code\n\
+                    00006000-00007fff : System RAM\n  00006000-00006fff : System RAM\n";
+        let ram = ram(text).unwrap();
+        assert_eq!(ram, [1..4, 6..8]);
+        let mut flags = Flags::default();
+        for word in [NOPAGE, 0, NOPAGE, BUDDY, NOPAGE, NOPAGE, 0, NOPAGE] {
+            flags.see(word, &ram);
+        }
+        assert_eq!(flags, Flags { frames: 8, no_page: 5, no_page_of_ram: 2, free: 1 });
+        assert!(super::ram("x-y : System RAM").is_err());
     }
 }

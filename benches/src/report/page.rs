@@ -110,7 +110,10 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
         (part("Time to init over memory", &panels(id, &init)?))
         (part("Where the time goes", &bars(id, &phases::phases(&section.lines))?))
         (part("Host memory at init over memory", &html! {
-            p { "What the VMM's process had taken of the host's memory when init's first line came: the guest's and its own." }
+            p {
+                "What the VMM's process had taken of the host's memory when init's first line came, or behind that when the guest "
+                "had its other size: the guest's and its own."
+            }
             (panels(id, &memory)?)
         }))
         (part("Scaling over vCPUs", &vcpus(id, &scaling)?))
@@ -119,7 +122,7 @@ fn section(id: &str, section: &Section<'_>) -> Result<Markup> {
         (part("Raw samples", &html! {
             p {
                 "Every boot that counts, in milliseconds since the VMM's exec: to init, to its first line on the console, "
-                "and until the guest began to run. Press a heading to sort by it, again for the other way round."
+                "and until the guest began to run. For a VM that was resized \u{201c}to init\u{201d} is how long that request took. Press a heading to sort by it, again for the other way round."
             }
             noscript { p { "Sorting needs scripts, which are off here." } }
             (tables::raw(section))

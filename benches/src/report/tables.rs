@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use crate::results::{Boot, End, Group, Variant, groups};
+use crate::results::{Boot, End, Group, Start, Variant, groups};
 use crate::stats::ratio;
 use crate::table::{self, NONE, Table, Tone};
 
@@ -17,10 +17,13 @@ pub(super) fn of_files(section: &Section<'_>, make: fn(&[Group<'_>]) -> Option<T
     let tables = section.sources.iter().map(|source| (&source.name, make(&groups(&source.results))));
     let tables: Vec<_> = tables.filter_map(|(file, table)| Some((file.as_str(), table?))).collect();
     let named = section.sources.len() > 1;
-    let (_, first) = tables.first()?;
+    tables.first()?;
+    let same = |one: usize| one > 0 && tables[one - 1].1.legend == tables[one].1.legend;
     Some(html! {
-        p { (first.legend) }
-        @for (file, table) in &tables { (drawn(table, named.then_some(*file))) }
+        @for (number, (file, table)) in tables.iter().enumerate() {
+            @if !same(number) { p { (table.legend) } }
+            (drawn(table, named.then_some(*file)))
+        }
     })
 }
 
@@ -156,7 +159,11 @@ fn row(file: &str, variant: &Variant, boot: &Boot) -> Option<Row> {
         number(variant.cpus.into()),
         size(variant.memory_bytes),
         time(sample.init_ns),
-        text(if sample.by_mark { "mark" } else { "console" }),
+        text(match variant.start {
+            Some(Start::Resized { .. }) => "request",
+            _ if sample.by_mark => "mark",
+            _ => "console",
+        }),
         time(sample.console_ns),
         sample.first_instruction_ns.map_or(text(NONE), time),
         size(sample.host_memory_bytes),

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::order::{Change, Changed, Control, Machine};
 use super::qmp::Qmp;
+use crate::guest::reports;
 use crate::http;
 use crate::observe::{Interrupted, Vmm, now_ns};
 
@@ -81,10 +82,19 @@ impl<'a> Running<'a> {
         http::put(socket, "vm.resize", &body, LIMIT).map_err(Error::msg)
     }
 
+    fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.machine.console).unwrap_or_default()).into_owned()
+    }
+
     /// How often the console has said `word`.
     fn said(&self, word: &str) -> usize {
-        let bytes = fs::read(&self.machine.console).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).matches(word).count()
+        self.console().matches(word).count()
+    }
+
+    /// No check of the guest has failed: what was measured would be of something else.
+    fn has_passed(&self) -> Result<()> {
+        let failed = reports(&self.console()).into_iter().find(|report| report["ok"] == false);
+        failed.map_or(Ok(()), |report| bail!("{}: a check of the guest failed: {report}", self.machine.program))
     }
 
     fn until_said(&mut self, word: &str, times: usize) -> Result<()> {
@@ -97,7 +107,7 @@ impl<'a> Running<'a> {
             ensure!(since.elapsed() < LIMIT, "{}: no {word:?} on its console in time", self.machine.program);
             thread::sleep(LOOK);
         }
-        Ok(())
+        self.has_passed()
     }
 
     /// The last line of its standard error.
@@ -115,6 +125,6 @@ impl<'a> Running<'a> {
             ensure!(since.elapsed() < LAST_WORDS, "{}: does not end", self.machine.program);
             thread::sleep(LOOK);
         }
-        Ok(())
+        self.has_passed()
     }
 }

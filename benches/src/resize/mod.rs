@@ -47,6 +47,7 @@ mod tests {
             read $stream, my $body, $length;
             print $stream $body =~ /666/ ? "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno" : "HTTP/1.1 204 Yes\r\n\r\n";
             close $stream;
+            print $console "\nFLATBOOT {\"check\":\"hog\",\"ok\":false}\n" if $body =~ /777/;
             print $console "has $body\n";
         }
     "#;
@@ -83,5 +84,14 @@ mod tests {
         order.machines[0].args = vec!["-c".to_owned(), "echo why >&2; exit 3".to_owned()];
         let error = resize(&order, &Interrupted::new(false)).unwrap_err().to_string();
         assert_eq!(error, "sh: exit status: 3 before its console said \"ready\": why");
+    }
+
+    /// What was timed was something else then.
+    #[test]
+    fn a_guest_whose_check_failed_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let more = Change { then: Some("1777".to_owned()), ..change(777) };
+        let error = resize(&order(directory.path(), more), &Interrupted::new(false)).unwrap_err();
+        assert_eq!(format!("{error:#}"), "more: perl: a check of the guest failed: {\"check\":\"hog\",\"ok\":false}");
     }
 }

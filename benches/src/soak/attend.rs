@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flatboot_handoff::marks::{self, Mark};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,7 +57,7 @@ pub fn attend(order: &Order, interrupted: &Interrupted) -> io::Result<Seen> {
     }
     seen.console = boot.text(&order.console);
     seen.stderr = boot.text(STDERR);
-    seen.init_marked = fs::read(directory.path().join(TIMELINE)).ok().map(|timeline| has_init(&timeline));
+    seen.init_marked = fs::read(directory.path().join(TIMELINE)).ok().map(|timeline| is_ready(&timeline));
     Ok(seen)
 }
 
@@ -66,8 +67,12 @@ fn directory() -> io::Result<TempDir> {
     builder.tempdir_in(PLACE).or_else(|_| builder.tempdir())
 }
 
-fn has_init(timeline: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(timeline).is_ok_and(|timeline| timeline["init_ns"].is_u64())
+/// Whether init has marked that its checks passed, before whatever it then did. Of a guest without a console nothing else is known.
+fn is_ready(timeline: &[u8]) -> bool {
+    let name = Mark::of(marks::USER_READY).map(|mark| mark.name);
+    let is = |mark: &Value| mark["guest"] == true && mark["name"].as_str() == name;
+    let of = |timeline: Value| timeline["marks"].as_array().is_some_and(|marks| marks.iter().any(is));
+    serde_json::from_slice(timeline).is_ok_and(of)
 }
 
 /// A VMM that runs.
@@ -161,6 +166,8 @@ impl<'a> Boot<'a> {
                 thread::sleep(time);
                 self.granted("vm.resume", "")
             }
+            // One that is over does not say so.
+            Err(why) if self.get("vm.info").is_ok_and(|info| info.body.contains("\"Running\"")) => Err(why),
             Err(why) => self.over(&why),
         }
     }
@@ -247,6 +254,8 @@ mod tests {
 
     const INIT: &str = r#"echo 'FLATBOOT {"check":"done","ok":true}'"#;
 
+    const READY: &str = r#"{"ns":7,"name":"user-ready","guest":true}"#;
+
     /// What is seen of a VMM that is this script.
     fn seen(script: &str, steps: Vec<Step>, change: impl FnOnce(&mut Order)) -> Seen {
         let directory = tempfile::tempdir().unwrap();
@@ -270,7 +279,8 @@ mod tests {
 
     #[test]
     fn what_a_vmm_says_and_its_exit_code_are_told() {
-        let script = format!("{INIT}; echo \"$*\" >&2; echo '{{\"init_ns\":7}}' >timeline; [ -f disk1 ] && exit 4");
+        let script =
+            format!("{INIT}; echo \"$*\" >&2; echo '{{\"marks\":[{READY}]}}' >timeline; [ -f disk1 ] && exit 4");
         let seen = seen(&script, vec![], |order| {
             order.disks = 2;
             order.process = vec!["a".to_owned()];
@@ -278,6 +288,18 @@ mod tests {
         });
         assert_eq!((seen.code, seen.stderr.as_str(), seen.init_marked), (Some(4), "run a b\n", Some(true)));
         assert!(seen.console.contains("done") && seen.refused.is_empty() && seen.left.is_empty(), "{seen:?}");
+    }
+
+    /// It would be all that is known of a guest whose console nobody reads.
+    #[test]
+    fn a_guest_whose_checks_failed_is_not_ready() {
+        let init = r#"{"ns":5,"name":"init-exec","guest":true}"#;
+        let timeline = |marks: &[&str]| format!("{{\"init_ns\":5,\"marks\":[{}]}}", marks.join(","));
+        assert!(is_ready(timeline(&[init, READY]).as_bytes()));
+        for marks in [&[init][..], &[init, &READY.replace("ready", "failed")], &[&READY.replace("true", "false")]] {
+            assert!(!is_ready(timeline(marks).as_bytes()), "{marks:?}");
+        }
+        assert!(!is_ready(b"{"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn init(plan: &Plan, seen: &Seen) -> Vec<String> {
         }
     }
     if plan.end.writes_timeline() && seen.init_marked != Some(true) {
-        let lacks = if seen.init_marked.is_none() { "no timeline" } else { "no mark of init in the timeline" };
+        let lacks = if seen.init_marked.is_none() { "no timeline" } else { "no mark of a ready init in the timeline" };
         wrong.push(lacks.to_owned());
     }
     wrong
@@ -137,7 +137,7 @@ mod tests {
         let said = |console: &str| Seen { console: console.to_owned(), ..good() };
         is_wrong(End::PowerOff, &said(""), "init has not begun");
         is_wrong(End::PowerOff, &said("FLATBOOT {\"check\":\"start\",\"ok\":true}"), "init has not done its checks");
-        is_wrong(End::PowerOff, &Seen { init_marked: Some(false), ..good() }, "no mark of init");
+        is_wrong(End::PowerOff, &Seen { init_marked: Some(false), ..good() }, "no mark of a ready init");
         is_wrong(End::PowerOff, &Seen { init_marked: None, ..good() }, "no timeline");
         let failed = console() + "FLATBOOT {\"check\":\"rng\",\"ok\":false}";
         is_wrong(End::PowerOff, &said(&failed), "check failed: {\"check\":\"rng\"");

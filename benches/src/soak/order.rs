@@ -60,7 +60,7 @@ pub struct Seen {
     pub console: String,
     /// What flatboot said.
     pub stderr: String,
-    /// Whether the timeline has init in it; none if there is no timeline.
+    /// Whether the timeline has an init in it whose checks passed; none if there is no timeline.
     pub init_marked: Option<bool>,
     /// Steps that could not be taken.
     pub refused: Vec<String>,

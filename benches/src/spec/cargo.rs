@@ -56,6 +56,9 @@ pub(super) fn test(
         }
         Ok(finish) => {
             let mut outcome = report.judge(finish.code);
+            let rounds =
+                command.env.iter().find(|(name, _)| name == ROUNDS).map(|(_, rounds)| rounds.to_string_lossy());
+            outcome.measured += &rounds.map_or_else(String::new, |rounds| format!(", {rounds} rounds"));
             outcome.details.push(format!("all that was said: {log}"));
             outcome
         }
@@ -147,6 +150,9 @@ impl Report {
             _ => self.counts(),
         };
         let status = match code {
+            0 if self.passed > 0 && self.failed == 0 && self.ignored > 0 => {
+                Status::HeldInPart(self.because.unwrap_or_else(|| "some tests are ignored".to_owned()))
+            }
             0 if self.passed > 0 && self.failed == 0 => Status::Held,
             0 if self.ignored > 0 && self.failed == 0 => {
                 return Outcome {
@@ -301,6 +307,9 @@ mod tests {
         let outcome = report(ignored).judge(0);
         assert_eq!(outcome.status, Status::CannotHere("a: no /dev/kvm".to_owned()));
         let outcome = report(&(PASSED.to_owned() + ignored)).judge(0);
-        assert_eq!((outcome.status, outcome.measured.as_str()), (Status::Held, "2 passed, 2 skipped"));
+        assert_eq!(
+            (outcome.status, outcome.measured.as_str()),
+            (Status::HeldInPart("a: no /dev/kvm".to_owned()), "2 passed, 2 skipped")
+        );
     }
 }

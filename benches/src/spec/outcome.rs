@@ -19,6 +19,8 @@ pub struct Outcome {
 pub enum Status {
     /// Kept.
     Held,
+    /// Kept, as far as this machine or this kernel can show it, and why not all of it.
+    HeldInPart(String),
     /// Broken.
     Missed,
     /// This machine lacks what the proof needs.
@@ -48,6 +50,7 @@ impl Status {
         let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
         match self {
             Self::Held => ("held".to_owned(), colour(AnsiColor::Green)),
+            Self::HeldInPart(why) => (format!("held in part ({why})"), colour(AnsiColor::Yellow)),
             Self::Missed => ("MISSED".to_owned(), colour(AnsiColor::Red).bold()),
             Self::CannotHere(why) => (format!("not run (cannot here: {why})"), colour(AnsiColor::Yellow)),
             Self::NotRun(why) => (format!("not run ({why})"), colour(AnsiColor::Red)),

@@ -132,13 +132,14 @@ impl Runner<'_> {
                 heading(promise.section, out).context(OUTPUT)?;
             }
             line(promise, &outcome, took, out).context(OUTPUT)?;
-            if self.options.details || !matches!(outcome.status, Status::Held | Status::CannotHere(_)) {
+            let is_plain = matches!(outcome.status, Status::Held | Status::HeldInPart(_) | Status::CannotHere(_));
+            if self.options.details || !is_plain {
                 details(&outcome, out).context(OUTPUT)?;
             }
             outcomes.push(outcome);
         }
         if !outcomes.is_empty() {
-            self.summary(&outcomes, since.elapsed(), out).context(OUTPUT)?;
+            self.summary(chosen, &outcomes, since.elapsed(), out).context(OUTPUT)?;
         }
         Ok(exit_code(&outcomes))
     }
@@ -214,15 +215,23 @@ impl Runner<'_> {
         Ok(outcome)
     }
 
-    fn summary(&self, outcomes: &[Outcome], took: Duration, out: &mut impl Write) -> io::Result<()> {
+    fn summary(
+        &self,
+        chosen: &[&Promise],
+        outcomes: &[Outcome],
+        took: Duration,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let count = |is: fn(&Status) -> bool| outcomes.iter().filter(|outcome| is(&outcome.status)).count();
-        let held = count(|status| *status == Status::Held);
+        let held = count(|status| matches!(status, Status::Held | Status::HeldInPart(_)));
         let missed = count(|status| *status == Status::Missed);
         let took = clock(took);
         let keep = self.options.keep.display();
         writeln!(out, "\n{held} held, {missed} missed, {} not run, in {took}", outcomes.len() - held - missed)?;
         writeln!(out, "raw samples and what the tests said: {keep}")?;
-        if self.options.runs < RUNS_OF_A_CLAIM && outcomes.iter().any(|outcome| outcome.measured.contains('×')) {
+        let is_timed =
+            |promise: &&Promise| matches!(promise.proof, Proof::Speed(_) | Proof::Sweep(_) | Proof::Timed(_));
+        if self.options.runs < RUNS_OF_A_CLAIM && chosen.iter().any(is_timed) {
             writeln!(
                 out,
                 "fewer than {RUNS_OF_A_CLAIM} runs: a trial, speed is claimed from {RUNS_OF_A_CLAIM} or more"

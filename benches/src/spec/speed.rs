@@ -65,11 +65,10 @@ pub(super) fn threads(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     let guest = bench.guest("guest")?;
     let variant = |name, threads: &str, warm: &str| Variant {
         name,
-        guest: guest
-            .clone()
+        guest: in_mode(&guest, "parallel")
             .memory("size=64G")
             .options(["--study", &format!("prefault_arenas={warm}")])
-            .cmdline(&format!("memmap_init=parallel memmap_init_threads={threads}")),
+            .cmdline(&format!("memmap_init_threads={threads}")),
     };
     Ok(vec![
         variant("warm, 1 thread", "1", "on"),
@@ -89,7 +88,7 @@ pub(super) fn share_of_faults(samples: &Samples, step: (&str, &str)) -> String {
 
 /// Memory in one piece or in many, with this kernel and with one that has the marks alone ("stock").
 pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    let (ours, stock) = (bench.guest("guest")?.cmdline("memmap_init=parallel"), bench.guest("stock")?);
+    let (ours, stock) = (in_mode(&bench.guest("guest")?, "parallel"), bench.guest("stock")?);
     let variant = |name, guest: &Guest, holes: u32| Variant {
         name,
         guest: guest.clone().memory("size=64G").options(["--study", &format!("prefault_arenas=on,holes={holes}")]),
@@ -220,9 +219,15 @@ pub(super) fn served(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     Ok(vec![Variant { name: "vm.boot", guest: guest.clone().served() }, Variant { name: "flatboot run", guest }])
 }
 
+/// It first shows that the mode is in effect: a kernel without it would be compared with itself.
+fn in_mode(guest: &Guest, mode: &str) -> Guest {
+    let checks = [&format!("memmap={mode}"), guest.checks.as_str()];
+    let checks = checks.into_iter().filter(|check| !check.is_empty()).collect::<Vec<_>>().join(",");
+    guest.clone().checks(&checks).cmdline(&format!("memmap_init={mode}"))
+}
+
 fn modes(names: [&'static str; 2], guest: &Guest) -> Vec<Variant> {
-    let variant = |name| Variant { name, guest: guest.clone().cmdline(&format!("memmap_init={name}")) };
-    names.map(variant).to_vec()
+    names.map(|name| Variant { name, guest: in_mode(guest, name) }).to_vec()
 }
 
 /// There are no other variants.
