@@ -8,13 +8,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// How many connections wait to be accepted, as of Rust's own listeners.
 const BACKLOG: i32 = 128;
+
+/// How long other flatboots may take to make their sockets,
+const OTHERS: Duration = Duration::from_secs(1);
+/// and how often it is looked whether they have.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A socket's file. It goes with this.
 #[derive(Debug)]
@@ -37,6 +44,7 @@ pub fn check(path: &Path, most: usize) -> Result<(), String> {
 
 /// Listens at `path`, where there may be a socket that nobody listens at any more; or what is wrong with it.
 pub fn bind(path: PathBuf) -> Result<(Bound, UnixListener), String> {
+    let _alone = alone_beside(&path);
     let listener = match listen(&path) {
         Err(Errno::ADDRINUSE) => {
             remove_stale(&path)?;
@@ -50,6 +58,20 @@ pub fn bind(path: PathBuf) -> Result<(Bound, UnixListener), String> {
     let metadata = open.metadata().map_err(|error| error.to_string())?;
     let identity = (metadata.dev(), metadata.ino());
     Ok((Bound { path, identity, _open: open }, listener))
+}
+
+/// As long as it is there no other flatboot makes a socket in that directory: two that find a stale one would each remove what is
+/// there, and one of them the other's. Whoever else holds that lock is not waited for.
+fn alone_beside(path: &Path) -> Option<File> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = File::open(parent).ok()?;
+    let until = Instant::now() + OTHERS;
+    while flock(&directory, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+        && Instant::now() < until
+    {
+        thread::sleep(LOOK);
+    }
+    Some(directory)
 }
 
 /// Listens at `path` for processes of this user, whatever the umask is: to whoever connects, flatboot does what its user may.
@@ -125,6 +147,7 @@ impl Drop for Bound {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
 
     use super::*;
 
@@ -134,6 +157,26 @@ mod tests {
         let path = directory.path().join("socket");
         let _socket = bind(path.clone()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o177, 0);
+    }
+
+    #[test]
+    fn one_of_many_takes_over_what_is_stale() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        for round in 0..300 {
+            drop(UnixListener::bind(&path));
+            let together = Barrier::new(4);
+            let bind = || {
+                together.wait();
+                bind(path.clone())
+            };
+            let bound: Vec<_> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
+            });
+            assert_eq!(bound.len(), 1, "round {round}");
+            assert_eq!(try_connect(&path), Ok(()), "round {round}");
+        }
     }
 
     #[test]
