@@ -56,9 +56,11 @@ pub(super) fn test(
         }
         Ok(finish) => {
             let mut outcome = report.judge(finish.code);
-            let rounds =
-                command.env.iter().find(|(name, _)| name == ROUNDS).map(|(_, rounds)| rounds.to_string_lossy());
-            outcome.measured += &rounds.map_or_else(String::new, |rounds| format!(", {rounds} rounds"));
+            let given = command.env.iter().find(|(name, _)| rounds.is_some() && name == ROUNDS);
+            if let (Status::Held | Status::HeldInPart(_) | Status::Missed, Some((_, given))) = (&outcome.status, given)
+            {
+                outcome.measured = format!("{}, {} rounds", outcome.measured, given.display());
+            }
             outcome.details.push(format!("all that was said: {log}"));
             outcome
         }

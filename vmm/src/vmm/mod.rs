@@ -21,6 +21,7 @@ mod saving;
 mod unstarted;
 mod writing;
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,8 +98,8 @@ pub struct Vmm {
     resizing: Option<Awaited>,
     /// How many snapshots have been begun.
     snapshots: u64,
-    /// A call that came when something was due.
-    put_off: Option<Message>,
+    /// Calls that came when something was due.
+    put_off: VecDeque<Message>,
     /// What is still at work of VMs that are over.
     left: (vcpu::Left, Left),
 }
@@ -159,7 +160,7 @@ impl Vmm {
             writing: None,
             resizing: None,
             snapshots: 0,
-            put_off: None,
+            put_off: VecDeque::new(),
             left: Default::default(),
         }
     }
@@ -358,32 +359,47 @@ impl Vmm {
     }
 
     /// What comes next: a message, or the end of a VM whose time is up. Whoever has waited too long for the guest's memory is answered.
-    /// Calls, of which there may always be another one, wait for what is due; an end or a signal does not.
+    /// Calls, of which there may always be another one, wait for what is due.
     fn next(&mut self) -> Message {
         loop {
             let alarm = self.alarm();
             let due = alarm.into_iter().chain(self.resize_deadline()).min();
-            let message = match (self.put_off.take(), due) {
-                (Some(call), _) => Ok(call),
-                (None, Some(due)) => self.messages.recv_timeout(due.saturating_duration_since(Instant::now())),
-                (None, None) => self.messages.recv().map_err(RecvTimeoutError::from),
-            };
-            match message {
-                Ok(call @ Message::Call(..)) if due.is_some_and(|due| due <= Instant::now()) => {
-                    self.put_off = Some(call);
+            if due.is_none_or(|due| due > Instant::now()) {
+                match self.receive(due) {
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    // Its own way to itself is there: it can always be told something.
+                    Err(RecvTimeoutError::Disconnected) => return Message::End { vm: self.started, ending: lost() },
+                    Ok(message) => return message,
                 }
-                Ok(message) => return message,
-                Err(_) => {}
+            }
+            if let Some(message) = self.put_off_calls() {
+                return message;
             }
             self.resize_is_late();
-            if alarm.is_none_or(|alarm| alarm > Instant::now()) && self.live().is_some() {
-                continue;
-            }
-            // Its own way to itself is there: it can always be told something.
-            if let Some(ending) = self.live().map_or_else(|| Some(lost()), Live::late) {
+            let is_late = alarm.is_some_and(|alarm| alarm <= Instant::now());
+            if let Some(ending) = self.live().filter(|_| is_late).and_then(Live::late) {
                 return Message::End { vm: self.started, ending };
             }
         }
+    }
+
+    fn receive(&mut self, until: Option<Instant>) -> Result<Message, RecvTimeoutError> {
+        match (self.put_off.pop_front(), until) {
+            (Some(call), _) => Ok(call),
+            (None, Some(until)) => self.messages.recv_timeout(until.saturating_duration_since(Instant::now())),
+            (None, None) => self.messages.recv().map_err(RecvTimeoutError::from),
+        }
+    }
+
+    /// What has come and is no call: how the VM has ended, perhaps, which says more than that its time is up.
+    fn put_off_calls(&mut self) -> Option<Message> {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                call @ Message::Call(..) => self.put_off.push_back(call),
+                other => return Some(other),
+            }
+        }
+        None
     }
 
     fn live(&mut self) -> Option<&mut Live> {

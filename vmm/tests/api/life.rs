@@ -424,16 +424,15 @@ fn signals() -> Result<(), Failed> {
     let mut server = Server::with(&["--event-monitor", "path=events"]);
     let pid = Pid::from_raw(server.pid().cast_signed()).ok_or("no process")?;
     put(&server, "vm.create", &vm(&server))?;
+    put(&server, "vm.boot", "")?;
     for _ in 0..2 {
-        put(&server, "vm.boot", "")?;
         goes_on(&mut server);
         kill_process(pid, Signal::TERM)?;
         // It is told at once; if it were the second, this VM and its server would be over.
         thread::sleep(Duration::from_millis(500));
         goes_on(&mut server);
-        put(&server, "vm.shutdown", "")?;
+        put(&server, "vm.reboot", "")?;
     }
-    put(&server, "vm.boot", "")?;
     kill_process(pid, Signal::TERM)?;
     thread::sleep(Duration::from_millis(500));
     kill_process(pid, Signal::TERM)?;

@@ -255,6 +255,8 @@ fn what_makes_no_sense_is_ignored_and_counted() {
     machine.write32(OUTCOME, DONE);
     assert_eq!(machine.ended(), (8, 8));
     machine.write32(OUTCOME, DONE);
+    assert_eq!(machine.errors(), before + 3 + 2 * 5 + 7, "it says so once more");
+    machine.write32(OUTCOME, FAILED);
     assert_eq!(machine.errors(), before + 3 + 2 * 5 + 8, "it is over");
 }
 
