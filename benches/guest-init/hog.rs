@@ -10,11 +10,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::memory;
+use crate::memory::{self, PAGE};
 use crate::outcome::Outcome;
 use crate::watch::Watch;
 
-const PAGE: usize = 4096;
 /// Bytes from one written word to the next. Eight words a page show a page that was given out twice, or a part of it.
 const STRIDE: usize = 512;
 

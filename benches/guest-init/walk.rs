@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use serde_json::json;
 
 use crate::files;
-use crate::memory::{self, meminfo_kib};
+use crate::memory::{self, PAGE, meminfo_kib};
 use crate::outcome::Outcome;
 
 /// One word of eight bytes for each page frame.
@@ -23,7 +23,6 @@ const BUDDY: u64 = 1 << 10;
 const NOPAGE: u64 = 1 << 20;
 
 const WORD: usize = 8;
-const PAGE: u64 = 4096;
 /// Bytes read at a time, and the part of a per-page file that describes one section of 128 MiB.
 const BUFFER: usize = 256 << 10;
 /// Bytes that [`glance`] reads at the start of each section.
@@ -105,7 +104,7 @@ fn ram(text: &str) -> Result<Vec<Range<u64>>, String> {
     // What has a space before it is in another resource.
     let ranges =
         text.lines().filter_map(|line| line.strip_suffix(" : System RAM")).filter(|line| !line.starts_with(' '));
-    let page = |address: &str| u64::from_str_radix(address, 16).ok().map(|address| address / PAGE);
+    let page = |address: &str| u64::from_str_radix(address, 16).ok().map(|address| address / PAGE as u64);
     let frames = |line: &str| line.split_once('-').and_then(|(from, to)| Some(page(from)?..page(to)? + 1));
     ranges.map(|line| frames(line).ok_or_else(|| format!("/proc/iomem: {line:?} is no range"))).collect()
 }

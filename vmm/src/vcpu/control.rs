@@ -151,13 +151,11 @@ impl Threads {
                 return Err(VcpuError::Busy { index });
             }
         }
-        match self.0.iter().position(|(thread, control)| !lock(&control.stage).rests || thread.is_finished()) {
-            Some(index) => {
-                self.resume();
-                Err(VcpuError::Ended { index })
-            }
-            None => Ok(()),
+        if let Some(index) = self.0.iter().position(|(thread, _)| thread.is_finished()) {
+            self.resume();
+            return Err(VcpuError::Ended { index });
         }
+        Ok(())
     }
 
     /// Lets all go on.
