@@ -36,6 +36,8 @@ const RISES: &str = "\"rises\":";
 const RISE_MARK: &str = "code 0x70";
 /// What the guest's check says once `MemTotal` is what it waits for.
 const TOTAL: &str = "\"check\":\"total\"";
+/// The check that the mode of `memmap_init=ondemand` is in effect. Before all others: a VM is not changed until they have passed.
+const ONDEMAND: &str = "memmap=ondemand";
 /// What VMs may take to come up and to end.
 const OVERHEAD: Duration = Duration::from_secs(300);
 const ROUND: Duration = Duration::from_secs(120);
@@ -105,7 +107,7 @@ pub(super) fn sizes(bench: &Bench, samples: usize) -> Result<Changes> {
     let rounds = samples / 2 + 1;
     let timeline = bench.shared("timeline.json");
     let guest = bench.guest("guest")?.memory("size=1G,max=256G").cmdline("memmap_init=ondemand").timeline(&timeline);
-    let machine = flatboot(bench, &guest.checks(&format!("rises={}", 4 * rounds)), RISES);
+    let machine = flatboot(bench, &guest.checks(&format!("{ONDEMAND},rises={}", 4 * rounds)), RISES);
     let change = |name: &str, gib, then: Option<&str>| Change {
         machine: 0,
         name: name.to_owned(),
@@ -124,7 +126,8 @@ pub(super) fn freed(bench: &Bench, rounds: usize) -> Result<Changes> {
     let checks = format!("total=0M{}", ",total=2048M,hog=2304M,total=0M".repeat(rounds));
     let ours = bench.guest("guest")?.memory("size=1G,max=3G").cmdline("memmap_init=ondemand memmap_held=movable");
     let stock = bench.guest("stock")?.cmdline("memhp_default_state=online_movable");
-    let machines = [flatboot(bench, &ours.checks(&checks), TOTAL), virtio_mem(bench, &stock.checks(&checks))];
+    let ours = ours.checks(&format!("{ONDEMAND},{checks}"));
+    let machines = [flatboot(bench, &ours, TOTAL), virtio_mem(bench, &stock.checks(&checks))];
     let of = |machine, filled: &str, freed: &str| {
         let change = |name: &str, gib, then: &str| Change {
             machine,

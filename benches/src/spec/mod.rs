@@ -9,6 +9,7 @@ mod cargo;
 mod changes;
 mod clocks;
 pub mod footprint;
+mod mode;
 mod outcome;
 mod promise;
 mod promises;

@@ -131,7 +131,7 @@ fn taking(bench: &Bench, size: &str) -> Result<Vec<Variant>, BenchError> {
 
 /// 1 GiB and 256 GiB through UEFI firmware, and 1 GiB as flatboot boots a kernel itself.
 pub(super) fn firmware(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    let (direct, uefi) = (bench.guest("guest")?, bench.uefi_guest()?);
+    let (direct, uefi) = (in_mode(&bench.guest("guest")?, "async"), in_mode(&bench.uefi_guest()?, "async"));
     let variant = |name, guest: &Guest, memory| Variant { name, guest: guest.clone().memory(memory) };
     Ok(vec![
         variant("1 GiB", &uefi, "size=1G"),

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::bound::{Bound, CLOSEST, ROUNDS_OF_CLOSE_BOUNDS, ROUNDS_OF_CLOSEST_BOUNDS};
 use super::clocks;
+use super::mode;
 use super::outcome::{Outcome, Status};
 use super::samples::milliseconds;
 use crate::rates::{Rate, rates};
@@ -102,6 +103,7 @@ impl SweepClaim {
         if let Some(group) = groups.iter().find(|group| group.failed > 0 || group.samples.is_empty()) {
             bail!(failure(group));
         }
+        mode::is_in_effect(&groups)?;
         all_work(&groups, &results.sweep.work)?;
         if let Measure::Work(bound) = self.measure {
             return work(&groups, bound);
@@ -196,6 +198,7 @@ fn line(group: &Group<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mode::tests::in_effect;
     use super::*;
     use crate::rates::tests::worked;
     use crate::report::fixture::{GIB, mark, sweep, variant};
@@ -217,7 +220,11 @@ mod tests {
     }
 
     fn judged(measure: Measure, results: &Results) -> Outcome {
-        claim(measure).judge(results).unwrap()
+        claim(measure).judge(&in_effect(results.clone())).unwrap()
+    }
+
+    fn error(measure: Measure, results: &Results) -> String {
+        claim(measure).judge(&in_effect(results.clone())).unwrap_err().to_string()
     }
 
     #[test]
@@ -254,15 +261,14 @@ mod tests {
             (Status::Held, "0.990 [0.990 – 0.990] ×  (tx-1, the least; 7 runs)")
         );
         assert_eq!(judged(Measure::Work(Bound::AtLeast(1.0)), &results).status, Status::Missed);
-        let idle = claim(Measure::Work(Bound::AtLeast(1.0))).judge(&sizes(100));
-        assert_eq!(idle.unwrap_err().to_string(), NO_WORK);
+        assert_eq!(error(Measure::Work(Bound::AtLeast(1.0)), &sizes(100)), NO_WORK);
     }
 
     #[test]
     fn every_boot_tells_of_every_workload() {
         let mut results = worked("tx-1", |_, _| 100);
         results.sweep.work = vec!["tx-1".to_owned(), "rx-4".to_owned()];
-        let error = claim(Measure::Work(Bound::AtLeast(0.5))).judge(&results).unwrap_err().to_string();
+        let error = error(Measure::Work(Bound::AtLeast(0.5)), &results);
         assert!(error.ends_with("2 vCPUs: a boot tells no rate of rx-4"), "{error}");
     }
 
@@ -280,7 +286,7 @@ mod tests {
         let of = |end| {
             let mut broken = results.clone();
             broken.boots[3].end = end;
-            claim(Measure::Clocks(2.0)).judge(&broken).unwrap_err().to_string()
+            error(Measure::Clocks(2.0), &broken)
         };
         let failed = End::Failed { why: "no init".to_owned(), console: Vec::new() };
         assert!(of(failed).ends_with("1 of 3 boots failed, the last: no init"));
@@ -312,12 +318,12 @@ mod tests {
 
     #[test]
     fn nothing_is_claimed_of_boots_that_failed() {
-        let claim = claim(Measure::Growth(Bound::AtMost(9.0)));
+        let growth = || Measure::Growth(Bound::AtMost(9.0));
         let mut broken = sizes(100);
         broken.boots[4].end = End::Failed { why: "no init".to_owned(), console: Vec::new() };
-        let error = claim.judge(&broken).unwrap_err().to_string();
-        assert_eq!(error, "flatboot async, 256 GiB, 2 vCPUs: 1 of 3 boots failed, the last: no init");
+        assert_eq!(error(growth(), &broken), "flatboot async, 256 GiB, 2 vCPUs: 1 of 3 boots failed, the last: no init");
         let one = sweep(vec![variant("flatboot", "async", GIB)], 1, |_, _| 1);
-        assert_eq!(claim.judge(&one).unwrap_err().to_string(), NO_SIZES);
+        assert_eq!(error(growth(), &one), NO_SIZES);
+        assert!(claim(growth()).judge(&sizes(100)).is_err(), "its mode is not seen");
     }
 }
