@@ -112,7 +112,7 @@ fn run_or_keep(vm: First, outside: OutsideArgs, seccomp: Seccomp, zero: Instant)
 
 /// Runs `vm`, or what somebody asks for.
 fn serve(vm: Option<First>, outside: OutsideArgs, seccomp: Seccomp, zero: Instant) -> Result<ExitCode, Failure> {
-    let outside = outside.open().map_err(Failure::Options)?;
+    let outside = outside.open(vm.as_ref()).map_err(Failure::Options)?;
     let outcome = run::run(vm, outside, seccomp, zero).map_err(Failure::Vm)?;
     Ok(match outcome {
         Some(Outcome { again: true, .. }) => keeper::AGAIN.into(),

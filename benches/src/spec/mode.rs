@@ -73,7 +73,10 @@ pub(super) mod tests {
         let right = [("async", INIT), ("ondemand", INIT + 1), ("parallel", INIT - 1), ("stock", INIT - 1)];
         assert_eq!(right.map(|(mode, begin)| why(mode, Some(begin))), [None, None, None, None]);
         let early = why("ondemand", Some(INIT - 1)).unwrap();
-        assert!(early.ends_with("mode ondemand is not in effect: when init started, memory was not deferred"), "{early}");
+        assert!(
+            early.ends_with("mode ondemand is not in effect: when init started, memory was not deferred"),
+            "{early}"
+        );
         assert!(why("parallel", Some(INIT)).unwrap().ends_with("memory was still deferred"));
         assert!(why("async", None).unwrap().ends_with("a boot does not tell when its memory was set up"));
     }

@@ -321,7 +321,10 @@ mod tests {
         let growth = || Measure::Growth(Bound::AtMost(9.0));
         let mut broken = sizes(100);
         broken.boots[4].end = End::Failed { why: "no init".to_owned(), console: Vec::new() };
-        assert_eq!(error(growth(), &broken), "flatboot async, 256 GiB, 2 vCPUs: 1 of 3 boots failed, the last: no init");
+        assert_eq!(
+            error(growth(), &broken),
+            "flatboot async, 256 GiB, 2 vCPUs: 1 of 3 boots failed, the last: no init"
+        );
         let one = sweep(vec![variant("flatboot", "async", GIB)], 1, |_, _| 1);
         assert_eq!(error(growth(), &one), NO_SIZES);
         assert!(claim(growth()).judge(&sizes(100)).is_err(), "its mode is not seen");

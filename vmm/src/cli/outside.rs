@@ -11,7 +11,7 @@ use crate::config::{ConfigError, OptionError, OutputFile};
 use crate::field::Field;
 use crate::inherited;
 use crate::keeper;
-use crate::run::Outside;
+use crate::run::{First, Outside};
 
 const API: Field = Field::section("api_socket");
 const EVENTS: Field = Field::section("event_monitor");
@@ -39,11 +39,12 @@ enum Place {
 }
 
 impl OutsideArgs {
-    /// What they mean. Events that were in the file are gone behind this, but for those of a VM that starts again.
-    pub fn open(self) -> Result<Outside, ConfigError> {
+    /// What they mean, beside the VM `first`. Events that were in the file are gone behind this, but for those of a VM that starts
+    /// again.
+    pub fn open(self, first: Option<&First>) -> Result<Outside, ConfigError> {
         let api = self.api_socket.map(|text| place(API, &text)).transpose()?;
         let events = self.event_monitor.map(|text| place(EVENTS, &text)).transpose()?;
-        let events = events.map(open_events).transpose()?;
+        let events = events.map(|place| open_events(place, first)).transpose()?;
         let api = api.map(|place| match place {
             Place::Path(path) => Listen::Path(path),
             Place::Descriptor(number) => Listen::Descriptor(number),
@@ -66,10 +67,13 @@ fn place(option: Field, text: &str) -> Result<Place, OptionError> {
     }
 }
 
-fn open_events(place: Place) -> Result<File, ConfigError> {
+fn open_events(place: Place, first: Option<&First>) -> Result<File, ConfigError> {
     match place {
         Place::Path(path) => {
             let mut file = OutputFile::open(EVENTS, Path::new(&path))?;
+            if let Some(First::Boot(vm)) = first {
+                vm.leaves_alone(&file)?;
+            }
             if keeper::has_restarted() {
                 file.append();
             }

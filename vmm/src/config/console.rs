@@ -16,6 +16,7 @@ use crate::leave::Leave;
 use crate::listener::{self, Bound};
 
 const OPTION: Field = Field::section("console");
+pub(super) const FILE: Field = OPTION.member("file");
 /// An address has 108 bytes, the last of them zero.
 const PATH_MAX: usize = 107;
 const MUST: &str = "must be tty, pty, file=FILE, socket=PATH, null or off";
@@ -125,7 +126,7 @@ impl ConsoleOption {
     /// Looks at its file as it is now; one that is not there is created, and removed again.
     pub(super) fn look_again(self) -> Result<(), ConfigError> {
         let Self::File { file } = self else { return Ok(()) };
-        Ok(OutputFile::open(OPTION.member("file"), &file).map(drop)?)
+        Ok(OutputFile::open(FILE, &file).map(drop)?)
     }
 
     /// Makes its other end; `leave` knows a socket from then on. What this host lacks for it is an error.
@@ -133,7 +134,7 @@ impl ConsoleOption {
         match self {
             Self::Off | Self::Null => Ok(None),
             Self::Tty => Ok(Some(ConsoleConfig::Tty)),
-            Self::File { file } => Ok(Some(ConsoleConfig::File(OutputFile::open(OPTION.member("file"), &file)?))),
+            Self::File { file } => Ok(Some(ConsoleConfig::File(OutputFile::open(FILE, &file)?))),
             Self::Pty { .. } => Pty::new().map(|pty| Some(ConsoleConfig::Pty(pty))).map_err(|error| {
                 let must = format!("cannot be made: {error}: must have /dev/ptmx and /dev/pts");
                 ConfigError::Host(FieldError::of(OPTION.member("mode"), &"pty", &must))

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was typed to what is meant, and from that to what is open: files to read first, files to write last.
 
-use std::fs::File;
-use std::path::Path;
 use std::time::Duration;
 
 use super::balloon::BalloonConfig;
 use super::console::ConsoleOption;
-use super::disk::{self, DiskOption};
+use super::disk::DiskOption;
+use super::distinct::check_files_are_distinct;
 use super::error::ConfigError;
-use super::file::{FileFault, identity};
 use super::handoff::HandOff;
 use super::memory::MemoryConfig;
 use super::net::NetOption;
@@ -21,7 +19,7 @@ use super::raw::RawConfig;
 use super::rng::RngOption;
 use super::serial::SerialOption;
 use super::shape::parse_numa;
-use super::study::{HANDOFF_FILE, StudyConfig};
+use super::study::StudyConfig;
 use super::vcpus::CpusConfig;
 use super::vm::{VmConfig, must_be_timeout};
 use super::vsock::VsockOption;
@@ -31,7 +29,7 @@ use crate::field::Field;
 use crate::leave::Leave;
 use crate::memory::PlanInput;
 
-const TIMELINE: Field = Field::section("timeline");
+pub(super) const TIMELINE: Field = Field::section("timeline");
 
 impl TryFrom<RawConfig> for VmConfig {
     type Error = ConfigError;
@@ -170,47 +168,4 @@ fn parse_serial_limit(text: &str) -> Result<u64, OptionError> {
 fn parse_shutdown_timeout(text: &str) -> Result<u64, OptionError> {
     let wrong = || OptionError::word(Field::section("shutdown_timeout"), text, &must_be_timeout());
     parse_number(text).ok_or_else(wrong)
-}
-
-/// One use of a file.
-struct Use<'a> {
-    field: Field,
-    path: &'a Path,
-    file: &'a File,
-    written: bool,
-}
-
-/// A file that is written to, by the guest or by flatboot, has no other use: one of the two would destroy the other.
-fn check_files_are_distinct(config: &Config) -> Result<(), ConfigError> {
-    let mut seen: Vec<(Field, (u64, u64), bool)> = Vec::new();
-    for Use { field, path, file, written } in uses(config) {
-        let fault = |fault: FileFault| fault.of(field, path);
-        let Some(this) = identity(file).map_err(|error| fault(FileFault::Io(error)))? else { continue };
-        let earlier = seen.iter().find(|(_, other, other_written)| *other == this && (written || *other_written));
-        if let Some(&(other, ..)) = earlier {
-            return Err(fault(FileFault::Shared { other }).into());
-        }
-        seen.push((field, this, written));
-    }
-    Ok(())
-}
-
-fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
-    let machine = &config.machine;
-    let table = match &machine.hand_off {
-        HandOff::File(table) => Some((HANDOFF_FILE, table)),
-        HandOff::Planned | HandOff::Off => None,
-    };
-    let inputs = config.payload.files().chain(table);
-    let inputs = inputs.map(|(field, input)| Use { field, path: input.path(), file: input.file(), written: false });
-    let disks = machine.disks.iter().enumerate().map(|(index, disk)| Use {
-        field: disk::PATH.at(index),
-        path: disk.path(),
-        file: disk.file(),
-        written: !disk.readonly(),
-    });
-    let outputs = machine.outputs().chain(&config.timeline).filter_map(|output| {
-        Some(Use { field: output.field(), path: output.path(), file: output.file()?, written: true })
-    });
-    inputs.chain(disks).chain(outputs)
 }

@@ -187,6 +187,11 @@ impl DiskOption {
         Ok(())
     }
 
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens it, for reading only if so asked; `index` others come before it.
     pub(super) fn open(self, index: usize) -> Result<DiskConfig, ConfigError> {
         let opened = self.open_file();

@@ -154,14 +154,18 @@ pub(super) fn kind(file_type: FileType) -> &'static str {
 
 /// Which file or block device this is, by whatever path; none for kinds that any number of users can share.
 pub(super) fn identity(file: &File) -> io::Result<Option<(u64, u64)>> {
-    let metadata = file.metadata()?;
+    file.metadata().map(|metadata| identity_of(&metadata))
+}
+
+/// The same of what is known of it.
+pub(super) fn identity_of(metadata: &Metadata) -> Option<(u64, u64)> {
     let file_type = metadata.file_type();
-    Ok(if file_type.is_file() {
+    if file_type.is_file() {
         Some((metadata.dev(), metadata.ino()))
     } else if file_type.is_block_device() {
         // Two nodes of one device are one device; no file system has the device number that this pairs it with.
         Some((u64::MAX, metadata.rdev()))
     } else {
         None
-    })
+    }
 }

@@ -11,6 +11,7 @@ mod cmdline;
 mod console;
 mod convert;
 mod disk;
+mod distinct;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod exercise;

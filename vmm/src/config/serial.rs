@@ -11,6 +11,7 @@ use super::output::OutputFile;
 use crate::field::Field;
 
 const OPTION: Field = Field::section("serial");
+pub(super) const FILE: Field = OPTION.member("file");
 
 /// What the serial port is connected to.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl SerialOption {
     pub(super) fn open(self) -> Result<SerialConfig, FileError> {
         Ok(match self {
             Self::Tty => SerialConfig::Tty,
-            Self::File(path) => SerialConfig::File(OutputFile::open(OPTION.member("file"), &path)?),
+            Self::File(path) => SerialConfig::File(OutputFile::open(FILE, &path)?),
             Self::Null => SerialConfig::Null,
             Self::Off => SerialConfig::Off,
         })

@@ -99,5 +99,15 @@ fn shared() -> Vec<Row> {
         of("run --serial file=@/new --timeline @/new", "--timeline", "new", "--serial"),
         of("run --serial file=@/old --timeline @/old", "--timeline", "old", "--serial"),
         of("run --kernel @/disk --disk path=@/disk", "--disk", "disk", "--kernel"),
+        // Flatboot's own file is opened before those of the VM.
+        of("run --event-monitor path=@/disk --disk path=@/link", "--disk", "link", "--event-monitor"),
+        of(
+            "run --event-monitor path=@/initramfs --initramfs @/initramfs",
+            "--initramfs",
+            "initramfs",
+            "--event-monitor",
+        ),
+        of("run --event-monitor @/old --serial file=@/old", "--serial", "old", "--event-monitor"),
+        of("run --event-monitor @/old --timeline @/old", "--timeline", "old", "--event-monitor"),
     ]
 }
