@@ -78,7 +78,7 @@ check: toolchain deny ## style and lints: rustfmt, clippy, cargo-deny, shellchec
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
 	cargo clippy --quiet -p flatboot-bench --test host --test vm --test report --test fleet -- --deny warnings
-	$(DENY) --offline --log-level error check bans licenses sources
+	"$(DENY)" --offline --log-level error check bans licenses sources
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	guest-kernel/check.sh
 
@@ -218,7 +218,7 @@ toolchain:
 	@command -v cc >/dev/null || benches/packages.sh kernel
 
 deny: toolchain
-	@$(DENY) --version >/dev/null 2>&1 || { \
+	@command -v cargo-deny >/dev/null || "$(DENY)" --version 2>/dev/null | grep -qxF 'cargo-deny $(DENY_VERSION)' || { \
 		echo '==> installing cargo-deny $(DENY_VERSION) into $(CACHE)/tools (once, some minutes)'; \
 		cargo install --quiet --locked --root '$(CACHE)/tools' --version $(DENY_VERSION) cargo-deny; }
 
@@ -227,6 +227,6 @@ fuzz-words:
 	@$(fuzz_run) --check $(TARGETS)
 
 fuzzer: toolchain
-	@$(FUZZER) --version 2>/dev/null | grep -qxF 'cargo-fuzz $(FUZZER_VERSION)' || { \
+	@"$(FUZZER)" --version 2>/dev/null | grep -qxF 'cargo-fuzz $(FUZZER_VERSION)' || { \
 		echo '==> installing cargo-fuzz $(FUZZER_VERSION) into $(CACHE)/tools (once, some minutes)'; \
 		cargo install --quiet --locked --root '$(CACHE)/tools' --version $(FUZZER_VERSION) cargo-fuzz; }

@@ -62,6 +62,21 @@ need_tools() {
 	done
 }
 
+# What changes when the tree $1 does. Names, sizes and times stand for the content: reading 1.5 GB for each call would take too long.
+tree_id() {
+	(cd "$1" && find . \( -name .git -o -name __pycache__ \) -prune -o -type f -printf '%P %s %T@\n' | sort | sha256sum)
+}
+
+# What builds have left that were killed: nobody holds their locks.
+sweep_up() {
+	local left lock
+	for left in "$cache"/.build-*.??????; do
+		lock=${left##*/.build-}
+		lock=$cache/${lock%.*}.lock
+		[ ! -e "$lock" ] || flock -n "$lock" rm -rf -- "$left" || true
+	done
+}
+
 # Calls build() unless $name has been built from inputs of the same content, whose hash is $1, and prints the
 # directory that holds the result: build() is to make $dest appear whole, from what it does in $work.
 build_once() {
@@ -73,6 +88,7 @@ build_once() {
 		flock 9
 	}
 	if [ ! -d "$dest" ]; then
+		sweep_up
 		# We hold the lock, so whatever an earlier build left when it was killed is ours.
 		rm -rf -- "$cache/.build-${dest##*/}".*
 		work=$(mktemp -d "$cache/.build-${dest##*/}.XXXXXX")
@@ -89,4 +105,6 @@ begin() {
 	trap 'exit 143' TERM
 	cache=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}/$1
 	mkdir -p "$cache" 2>/dev/null || die "cannot create the cache $cache"
+	# Builds run in directories of their own.
+	cache=$(cd "$cache" && pwd)
 }

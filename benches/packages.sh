@@ -7,7 +7,7 @@ set -euo pipefail
 
 packages_of() {
 	case $1 in
-	kernel) echo linux-source-6.12 gcc make flex bison bc cpio perl xz-utils lz4 libelf-dev libssl-dev ;;
+	kernel) echo linux-source-6.12 patch gcc make flex bison bc cpio perl xz-utils lz4 libelf-dev libssl-dev ;;
 	cloud) echo linux-config-6.12 dpkg-dev debhelper kmod rsync zstd ;;
 	firmware) echo dpkg-dev gcc g++ make python3 nasm uuid-dev libcmocka-dev ;;
 	host) echo qemu-system-x86 ;;
@@ -19,7 +19,7 @@ packages_of() {
 	packages) echo dpkg-dev debhelper lintian ;;
 	work) echo debootstrap e2fsprogs iproute2 iperf3 ;;
 	slurm) echo slurmctld slurmd slurm-client munge ;;
-	check) echo shellcheck ;;
+	check) echo git shellcheck ;;
 	fuzz) echo g++ ;;
 	*)
 		echo "packages.sh: task '$1': must be kernel, cloud, firmware, host, rootfs, esp, net, browser, stress, work, slurm, packages, check or fuzz" >&2
@@ -28,8 +28,10 @@ packages_of() {
 	esac
 }
 
+# One of another architecture is none.
 is_installed() {
-	[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+	dpkg-query -W -f='${db:Status-Status} ${Architecture}\n' "$1" 2>/dev/null |
+		grep -qxE "installed (all|$(dpkg --print-architecture))"
 }
 
 as_root() {

@@ -71,15 +71,17 @@ build_source() {
 	mv -T "$work/edk2" "$dest"
 }
 
-# Sets source to EDK2 with its tools: another run of this script, with a temporary directory and a lock of its own, builds it.
+# Sets source to EDK2 with its tools, and source_id, which changes when that does: another run of this script, with a temporary directory and a lock of its own, builds it.
 find_source() {
 	if [ -z "${EDK2_SRC:-}" ]; then
 		source=$("$here/build.sh" source)
+		source_id=$source
 		return
 	fi
 	source=$(cd "$EDK2_SRC" 2>/dev/null && pwd) || die "EDK2_SRC=$EDK2_SRC is not a directory"
 	[ -x "$source/BaseTools/Source/C/bin/GenFw" ] ||
 		die "EDK2_SRC=$EDK2_SRC has no BaseTools/Source/C/bin/GenFw: run make -C BaseTools there first"
+	source_id="$source $(tree_id "$source")"
 }
 
 build_image() {
@@ -119,8 +121,9 @@ edk2_build() {
 content_key() {
 	{
 		gcc --version
+		ld --version
 		nasm -v
-		echo "$source"
+		echo "$source_id"
 		cd "$here"
 		find FlatbootPkg -name Test -prune -o -name UnitTest -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
 		cat BASE build.sh ../benches/build-lib.sh
@@ -142,7 +145,7 @@ main() {
 	need_tools gcc:gcc g++:g++ make:make nasm:nasm python3:python3 dpkg-source:dpkg-dev sha256sum:coreutils flock:util-linux
 	begin firmware
 	if [ "$name" = edk2 ]; then
-		build_once "$({ gcc --version; cat "$here/BASE"; } | sha256sum | cut -c1-16)"
+		build_once "$({ gcc --version; cat "$here/BASE" "$here/build.sh"; } | sha256sum | cut -c1-16)"
 	else
 		find_source
 		build_once "$(content_key)"

@@ -96,6 +96,9 @@ main() {
 	find_source
 	local all=("${patches[@]}") i
 	mkdir -p "$cache/each-patch"
+	# As long as this runs: what it leaves when it is killed is removed by whoever builds next.
+	exec 9>"$cache/each-patch.lock"
+	flock -n 9 || die "this runs already"
 	work=$(mktemp -d "$cache/.build-each-patch.XXXXXX")
 	copy_source
 	"$bin/flatboot-bench" initramfs "$work/initramfs"

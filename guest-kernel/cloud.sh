@@ -80,7 +80,7 @@ build() {
 	fix_changelog
 	configure_cloud
 	run_logged "compiling the kernel and its modules" kmake -j"${JOBS:-$(nproc)}" bzImage modules
-	run_logged "packing" kmake KDEB_PKGVERSION="$(base TESTED)-1" KDEB_COMPRESS=zstd DPKG_FLAGS=-d \
+	run_logged "packing" kmake KDEB_PKGVERSION="$(kmake -s kernelversion)-1" KDEB_COMPRESS=zstd DPKG_FLAGS=-d \
 		KDEB_CHANGELOG_DIST=unstable DEBFULLNAME=flatboot DEBEMAIL=flatboot@flatboot -j"${JOBS:-$(nproc)}" bindeb-pkg
 	mkdir "$work/result"
 	cp "$work"/linux-image-*.deb "$work"/linux-headers-*.deb "$work/result/"
@@ -97,6 +97,8 @@ cloud_main() {
 	*) die "'$1': takes no arguments (--help says more)" ;;
 	esac
 	begin kernel
+	# depmod and modprobe, which the path of most users has not.
+	PATH=$PATH:/usr/sbin:/sbin
 	check_tools
 	need_tools dpkg-deb:dpkg dh_listpackages:debhelper modprobe:kmod rsync:rsync zstd:zstd
 	describe_cloud

@@ -9,6 +9,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Sets source (a directory, or the package's tarball) and source_id, which changes when the source does.
 find_source() {
+	case $cache in
+	*[[:space:]:]*) die "$cache: the kernel's makefiles take no path with spaces or colons: set FLATBOOT_CACHE to another" ;;
+	esac
 	if [ -z "${KERNEL_SRC:-}" ]; then
 		source=$(base TARBALL)
 		[ -r "$source" ] || die "$source is missing: apt-get install $(base PACKAGE), or set KERNEL_SRC to a Linux $(base SERIES).y tree"
@@ -25,8 +28,7 @@ find_source() {
 	if [ -e "$source/.config" ] || [ -d "$source/include/config" ]; then
 		die "KERNEL_SRC=$KERNEL_SRC has been built in: run make mrproper there first"
 	fi
-	# Names, sizes and times stand for the content: reading 1.5 GB for each call would take too long.
-	source_id=$(cd "$source" && find . -name .git -prune -o -type f -printf '%P %s %T@\n' | sort | sha256sum)
+	source_id=$(tree_id "$source")
 }
 
 # The package's tarball is unpacked once; a tree of another name would mean a half-done one.

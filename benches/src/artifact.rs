@@ -2,6 +2,7 @@
 //! Finds what a run needs besides the user's files: the inits, flatboot, the host kernel.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{env, fs, process};
@@ -163,11 +164,22 @@ const BUILD_SCRIPT: &str = "guest-kernel/build.sh";
 const DISK_SCRIPT: &str = "benches/userland/debian.sh";
 
 /// The source tree around the working directory or around this program, found at run time: a binary that was moved
-/// elsewhere knows no path of the machine that built it.
+/// elsewhere knows no path of the machine that built it. Scripts of it are run, so around the working directory, which may be below
+/// one that others write to, it has to be the user's own, or root's.
 pub(crate) fn source_tree() -> Option<PathBuf> {
-    let starts = [env::current_dir().ok(), own_directory().ok()];
-    starts.into_iter().flatten().find_map(|start| {
+    let around = |start: &Path| {
         start.ancestors().find(|directory| directory.join(BUILD_SCRIPT).is_file()).map(Path::to_path_buf)
+    };
+    let own = own_directory().ok().and_then(|start| around(&start));
+    let here = env::current_dir().ok().and_then(|start| around(&start));
+    here.filter(|tree| Some(tree) == own.as_ref() || is_trusted(tree)).or(own)
+}
+
+/// Whether nobody else can have put `tree` and its scripts there.
+fn is_trusted(tree: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    [tree.to_owned(), tree.join("guest-kernel"), tree.join(BUILD_SCRIPT)].iter().all(|path| {
+        path.metadata().is_ok_and(|there| [user, 0].contains(&there.uid()) && there.mode() & 0o002 == 0)
     })
 }
 
@@ -178,4 +190,28 @@ pub fn cache_directory() -> PathBuf {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/flatboot"));
     let given = env::var_os("FLATBOOT_CACHE").map(PathBuf::from);
     given.or_else(user).or_else(home).unwrap_or_else(|| env::temp_dir().join("flatboot"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_that_anybody_may_write_to_is_not_trusted() {
+        let tree = tempfile::tempdir().unwrap();
+        let script = tree.path().join(BUILD_SCRIPT);
+        fs::create_dir(script.parent().unwrap()).unwrap();
+        assert!(!is_trusted(tree.path()), "it has no script");
+        fs::write(&script, "").unwrap();
+        let with = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            is_trusted(tree.path())
+        };
+        assert!(with(&script, 0o755) && with(tree.path(), 0o755));
+        assert!(!with(tree.path(), 0o777));
+        assert!(with(tree.path(), 0o755) && !with(&script, 0o757));
+    }
 }

@@ -84,8 +84,9 @@ main() {
 	need_tools objcopy:binutils mkfs.vfat:dosfstools mcopy:mtools sfdisk:fdisk sha256sum:coreutils flock:util-linux
 	name=efi label="EFI disk"
 	begin rootfs
-	# The inputs are in caches by content already: their paths stand for them.
-	build_once "$({ echo "$root" "$kernel" "$initramfs"; sha256sum <"$STUB"; cat "${BASH_SOURCE[0]}"; } | sha256sum | cut -c1-16)"
+	# Most inputs are in caches by content. What was made anew under the same path is another file, of another time.
+	build_once "$({ stat -c '%n %i %s %y' -- "$root" "$kernel" ${initramfs:+"$initramfs"}; sha256sum <"$STUB"; cat "${BASH_SOURCE[0]}"; } |
+		sha256sum | cut -c1-16)"
 }
 
 main "$@"
