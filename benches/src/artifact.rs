@@ -178,9 +178,9 @@ pub(crate) fn source_tree() -> Option<PathBuf> {
 /// Whether nobody else can have put `tree` and its scripts there.
 fn is_trusted(tree: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
-    [tree.to_owned(), tree.join("guest-kernel"), tree.join(BUILD_SCRIPT)].iter().all(|path| {
-        path.metadata().is_ok_and(|there| [user, 0].contains(&there.uid()) && there.mode() & 0o002 == 0)
-    })
+    [tree.to_owned(), tree.join("guest-kernel"), tree.join(BUILD_SCRIPT)]
+        .iter()
+        .all(|path| path.metadata().is_ok_and(|there| [user, 0].contains(&there.uid()) && there.mode() & 0o002 == 0))
 }
 
 /// Where builds and logs are kept: `FLATBOOT_CACHE`, else flatboot/ in the user's cache directory.

@@ -63,6 +63,9 @@ kill -9 $pid; ! wait $pid; rm socket; sleep 2
 {flatboot} --api-socket path=socket & pid=$!
 until_it answers
 put vm.restore "{{\"source_url\": \"file://$PWD/snap\"}}"; is Paused
+# Its processors' clocks go alike, by what the host's kernel says of them.
+offsets=$(cat /sys/kernel/debug/kvm/$pid-*/vcpu*/tsc-offset); echo "offsets: "$offsets
+[ "$(echo "$offsets" | wc -l)" = 2 ]; [ "$(echo "$offsets" | sort -u | wc -l)" = 1 ]
 lines=$(wc -l <console); sleep 1; [ "$lines" = "$(wc -l <console)" ]
 put vm.resume; is Running; sleep 2
 put vm.pause; put vm.resume; sleep 1

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use flatboot_handoff::SECTION_SIZE;
 
@@ -82,8 +83,8 @@ pub fn restore(
 
     let counters = Arc::new(Counters::new(config.cpus.boot.get(), devices.counters));
     let platform = Platform { config: &config, plan: &plan, memory: &memory, virtio_devices: devices.virtio };
-    let nanoseconds = age(&machine);
-    let saved = Saved { vcpus: std::mem::take(&mut machine.vcpus), nanoseconds };
+    let (nanoseconds, at) = (age(&machine), Instant::now());
+    let saved = Saved { vcpus: std::mem::take(&mut machine.vcpus), nanoseconds, at };
     let (shared, mut vcpus) = vcpus::start(vm, devices.buses, &counters, platform, context, Some(saved))?;
     let prefaulting = if prefault { Some(backing::prefault_image(&memory, timeline)?) } else { None };
     let backends = devices.backends.start(context)?;

@@ -2,6 +2,7 @@
 //! Whether each file has one use, if one of its uses is to be written to.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use super::Config;
@@ -65,15 +66,16 @@ fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
 impl VmConfig {
     /// Refuses it if one of its files is `output`, which is flatboot's own and about to be emptied.
     pub fn leaves_alone(&self, output: &OutputFile) -> Result<(), ConfigError> {
-        let own = output.file().map(identity).transpose();
-        let Some(own) = own.map_err(|error| FileFault::Io(error).of(output.field(), output.path()))?.flatten() else {
-            return Ok(());
-        };
-        let is_own = |path: &Path| fs::metadata(path).is_ok_and(|there| identity_of(&there) == Some(own));
-        match self.paths().find(|(_, path)| is_own(path)) {
-            Some((field, path)) => Err(FileFault::Shared { other: output.field() }.of(field, path).into()),
-            None => Ok(()),
-        }
+        let Some(file) = output.file() else { return Ok(()) };
+        let used = self.uses(file).map_err(|error| FileFault::Io(error).of(output.field(), output.path()))?;
+        used.map_or(Ok(()), |(field, path)| Err(FileFault::Shared { other: output.field() }.of(field, path).into()))
+    }
+
+    /// What it uses `file` for, by whatever path, if anything.
+    pub fn uses(&self, file: &File) -> io::Result<Option<(Field, &Path)>> {
+        let Some(this) = identity(file)? else { return Ok(None) };
+        let is_this = |path: &Path| fs::metadata(path).is_ok_and(|there| identity_of(&there) == Some(this));
+        Ok(self.paths().find(|(_, path)| is_this(path)))
     }
 
     /// The files that it names.

@@ -22,7 +22,7 @@ impl FieldError {
         Self::of(Field::of("", name), value, must)
     }
 
-    pub(super) fn of(field: Field, value: &impl Display, must: &str) -> Self {
+    pub(crate) fn of(field: Field, value: &impl Display, must: &str) -> Self {
         Self { field, value: Some(value.to_string()), must: must.to_owned() }
     }
 

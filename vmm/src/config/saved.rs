@@ -27,6 +27,7 @@ pub const RENEWABLE: [&str; 11] = [
 /// The interfaces.
 const NET: &str = "net";
 const MEMORY: Field = Field::section("memory");
+const CONFIG: Field = Field::section("config");
 const FIRMWARE: Field = Field::of("payload", "firmware");
 /// What a guest knows a network interface by.
 const MAC: &str = "mac";
@@ -45,7 +46,11 @@ impl VmConfig {
             let must = "in a memfd or a pool of huge pages cannot be saved: must be with hugepages=off and shared=off";
             return Err(FieldError::without_value(MEMORY, must));
         }
-        Ok(())
+        // What is saved is JSON.
+        match serde_json::to_value(self) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(FieldError::without_value(CONFIG, "has a path that is not UTF-8: must be UTF-8 to be saved")),
+        }
     }
 
     /// The configuration of a VM that goes on from one that was saved with this, with other `sections`, each of them whole. A device
@@ -111,6 +116,10 @@ fn keep_names(saved: &Value, section: &mut Value, name: &str) -> Result<(), Stri
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+
     use serde_json::json;
 
     use super::*;
@@ -203,5 +212,9 @@ mod tests {
         assert_eq!(with("size=1G,hugepages=on", None), Err(must.to_owned()));
         let must = "a VM that starts through firmware cannot be saved: must be one that starts with a kernel";
         assert_eq!(with("size=1G", Some("f")), Err(format!("payload.firmware=f: {must}")));
+        let kernel = Some(PathBuf::from(OsString::from_vec(b"k\xff".to_vec())));
+        let vm = VmConfig::try_from(RawConfig { kernel, ..RawConfig::default() }).unwrap();
+        let must = "config: has a path that is not UTF-8: must be UTF-8 to be saved";
+        assert_eq!(vm.check_savable().unwrap_err().to_string(), must);
     }
 }

@@ -115,8 +115,6 @@ pub enum LaneState {
     Vhost {
         /// By queue, where in the available ring the kernel goes on.
         available: Vec<u16>,
-        /// How many pairs of queues the driver uses.
-        pairs: u16,
     },
     /// A console.
     Console {

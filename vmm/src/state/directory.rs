@@ -39,6 +39,12 @@ pub enum DirectoryError {
         /// Where it would be written meanwhile.
         path: PathBuf,
     },
+    /// Something else is where it would be written meanwhile.
+    #[error("{}: is there, and no directory: must be removed before", path.display())]
+    NoDirectory {
+        /// Where.
+        path: PathBuf,
+    },
     /// Somebody else is making one.
     #[error("a snapshot is being written there: must be over before")]
     Busy,
@@ -97,12 +103,11 @@ impl Unfinished {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(not_made(error)),
         };
-        let directory = File::open(&partial).map_err(DirectoryError::Make)?;
-        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(DirectoryError::Busy),
-            Err(error) => return Err(DirectoryError::Make(error.into())),
-        }
+        let directory = open_and_lock(&partial).inspect_err(|error| {
+            if is_new && !matches!(error, DirectoryError::Busy) {
+                remove(&partial);
+            }
+        })?;
         if !is_own(&directory, is_new).map_err(DirectoryError::Make)? {
             if is_new {
                 remove(&partial);
@@ -169,6 +174,20 @@ fn is_own(directory: &File, is_new: bool) -> io::Result<bool> {
     let metadata = directory.metadata()?;
     let closed = if is_new { OTHERS_WRITE } else { OTHERS };
     Ok(metadata.uid() == geteuid().as_raw() && metadata.mode() & closed == 0)
+}
+
+/// Opens the directory at `path`, and nothing that a pipe or a link there leads to.
+fn open_and_lock(path: &Path) -> Result<File, DirectoryError> {
+    let directory = File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path);
+    let directory = directory.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOTDIR | libc::ELOOP) => DirectoryError::NoDirectory { path: path.to_owned() },
+        _ => DirectoryError::Make(error),
+    })?;
+    match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(directory),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(DirectoryError::Busy),
+        Err(error) => Err(DirectoryError::Make(error.into())),
+    }
 }
 
 /// Whether nothing is at `path`, or nothing in it, and what is renamed can be there.
@@ -334,6 +353,20 @@ mod tests {
         rustix::fs::mknodat(CWD, parent.path().join(STATE), FileType::Fifo, Mode::RUSR, 0).unwrap();
         let error = open(parent.path()).unwrap_err();
         assert!(matches!(error, DirectoryError::Open { file: STATE, .. }), "{error}");
+    }
+
+    /// Whoever else may write to the directory around it can put anything there.
+    #[test]
+    fn what_is_no_directory_is_neither_waited_for_nor_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, left) = (parent.path().join("a"), parent.path().join(".a.partial"));
+        let refused = || matches!(Unfinished::begin(&path), Err(DirectoryError::NoDirectory { path }) if path == left);
+        rustix::fs::mknodat(CWD, &left, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(refused());
+        fs::remove_file(&left).unwrap();
+        std::os::unix::fs::symlink("/tmp", &left).unwrap();
+        assert!(refused());
+        assert_eq!(names(parent.path()), [".a.partial"]);
     }
 
     #[test]

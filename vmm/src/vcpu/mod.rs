@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Instant;
 
 use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -42,6 +43,8 @@ pub use state::StateError;
 #[derive(Debug)]
 pub struct Waiting {
     vcpus: usize,
+    /// Whether each has to be told when to become what was saved.
+    saved: bool,
     ready: Receiver<Result<(), VcpuError>>,
     starts: Vec<Sender<Start>>,
     threads: Threads,
@@ -52,8 +55,10 @@ pub struct Waiting {
 pub struct Saved {
     /// What they were.
     pub vcpus: Vec<VcpuState>,
-    /// How long ago.
+    /// How long ago,
     pub nanoseconds: u64,
+    /// at this time.
+    pub at: Instant,
 }
 
 /// Starts a thread for each of `tasks`, at most 65536. When the boot CPU starts, the others back what they are to back ahead, and
@@ -64,12 +69,14 @@ pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>, saved: Option<Saved>) -> Re
     let mut starts = Vec::new();
     let busy = Arc::new(AtomicUsize::new(tasks.iter().filter(|task| !task.early.is_empty()).count()));
     let mut vcpus = 0;
-    let nanoseconds = saved.as_ref().map_or(0, |saved| saved.nanoseconds);
-    let mut states = saved.into_iter().flat_map(|saved| saved.vcpus);
+    let goes_on = saved.is_some();
+    let mut states = saved.into_iter().flat_map(|Saved { vcpus, nanoseconds, at }| {
+        vcpus.into_iter().map(move |state| Was { state, nanoseconds, at })
+    });
     for (index, task) in (0u16..).zip(tasks) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
-        let saved = states.next().map(|state| (state, nanoseconds));
+        let saved = states.next();
         let control = Arc::new(if saved.is_some() { Control::at_rest() } else { Control::default() });
         let worker = Worker {
             index,
@@ -88,32 +95,57 @@ pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>, saved: Option<Saved>) -> Re
         threads.add(thread, control);
         vcpus += 1;
     }
-    Ok(Waiting { vcpus, ready, starts, threads })
+    Ok(Waiting { vcpus, saved: goes_on, ready, starts, threads })
 }
 
 impl Waiting {
-    /// Waits until every vCPU exists.
+    /// Waits until every vCPU exists, and is what was saved.
     pub fn until_ready(&mut self) -> Result<(), VcpuError> {
-        for _ in 0..std::mem::take(&mut self.vcpus) {
-            self.ready.recv().map_err(|_| VcpuError::Lost)??;
+        let vcpus = std::mem::take(&mut self.vcpus);
+        self.all_say(vcpus)?;
+        if std::mem::take(&mut self.saved) {
+            self.tell(Start::Saved)?;
+            self.all_say(vcpus)?;
         }
         Ok(())
+    }
+
+    fn all_say(&self, vcpus: usize) -> Result<(), VcpuError> {
+        (0..vcpus).try_for_each(|_| self.ready.recv().map_err(|_| VcpuError::Lost)?)
+    }
+
+    fn tell(&self, start: Start) -> Result<(), VcpuError> {
+        self.starts.iter().try_for_each(|vcpu| vcpu.send(start)).map_err(|_| VcpuError::Lost)
     }
 
     /// The same, since the guest may send IPIs to any of them, then lets the boot CPU `start`.
     pub fn release(mut self, start: Start) -> Result<Threads, VcpuError> {
         self.until_ready()?;
         // The boot CPU's thread comes first here, too.
-        self.starts.iter().try_for_each(|vcpu| vcpu.send(start)).map_err(|_| VcpuError::Lost)?;
+        self.tell(start)?;
         Ok(self.threads)
+    }
+}
+
+/// What a vCPU was.
+struct Was {
+    state: VcpuState,
+    nanoseconds: u64,
+    at: Instant,
+}
+
+impl Was {
+    /// How long ago, in nanoseconds.
+    fn age(&self) -> u64 {
+        self.nanoseconds.saturating_add(u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
 struct Worker {
     index: u16,
     task: Task,
-    /// What the vCPU was, and how long ago, if it goes on from there.
-    saved: Option<(VcpuState, u64)>,
+    /// What the vCPU was, if it goes on from there.
+    saved: Option<Was>,
     shared: Arc<Shared>,
     /// How many threads still have a share to back.
     busy: Arc<AtomicUsize>,
@@ -155,13 +187,33 @@ impl Worker {
             pin(cpus).map_err(|source| VcpuError::Affinity { index, cpus: cpus.clone(), source })?;
         }
         let saved = self.saved.as_ref();
-        let tsc_khz = saved.and_then(|(state, _)| state.tsc_khz);
+        let tsc_khz = saved.and_then(|was| was.state.tsc_khz);
         let vcpu = shared.vm.create_vcpu(index, tsc_khz).map_err(|source| VcpuError::Create { index, source })?;
-        if let Some((state, nanoseconds)) = saved {
-            state::restore(&vcpu, state, *nanoseconds).map_err(|source| VcpuError::State { index, source })?;
+        if let Some(was) = saved {
+            self.goes_on(&vcpu, was)?;
         }
         shared.jail.enter(Kind::Vcpu).map_err(|source| VcpuError::Jail { index, source })?;
         Ok(vcpu)
+    }
+
+    /// Makes the vCPU what it was, once all exist: KVM has clocks go alike that are set one after the other, but if a vCPU is made in
+    /// between (`kvm_synchronize_tsc()` in arch/x86/kvm/x86.c).
+    fn goes_on(&self, vcpu: &VcpuFd, was: &Was) -> Result<(), VcpuError> {
+        let index = self.index;
+        // Whoever waits for both is gone when another vCPU has failed.
+        self.ready.send(Ok(())).map_err(|_| VcpuError::Lost)?;
+        self.start.recv().map_err(|_| VcpuError::Lost)?;
+        state::restore(vcpu, &was.state, was.age()).map_err(|source| VcpuError::State { index, source })?;
+        // The guest may go on before this thread rests.
+        self.tell_of_pause(vcpu);
+        Ok(())
+    }
+
+    /// So that the guest's watchdogs do not take the pause for a lockup.
+    fn tell_of_pause(&self, vcpu: &VcpuFd) {
+        if let Some(what) = untold(vcpu.kvmclock_ctrl()) {
+            tracing::warn!(vcpu = self.index, "the guest is not told of the pause: {what}");
+        }
     }
 
     /// Runs the guest until this vCPU ends it, or is told to finish.
@@ -180,10 +232,7 @@ impl Worker {
                         return Some(ending);
                     }
                     self.control.rest(|Question { msrs, answer }| drop(answer.send(state::save(vcpu, &msrs))));
-                    // So that the guest's watchdogs do not take the pause for a lockup.
-                    if let Some(what) = untold(vcpu.kvmclock_ctrl()) {
-                        tracing::warn!(vcpu = self.index, "the guest is not told of the pause: {what}");
-                    }
+                    self.tell_of_pause(vcpu);
                     continue;
                 }
                 Order::Finish => return None,

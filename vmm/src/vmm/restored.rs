@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a snapshot's directory to what a VM starts with.
 
+use std::fs::File;
+
 use flatboot_handoff::SECTION_SIZE;
 use serde_json::{Map, Value};
 
 use super::call::Restore;
 use super::error::{RestoreError, VmmError};
 use crate::boot::Origin;
-use crate::config::VmConfig;
+use crate::config::{FieldError, VmConfig};
 use crate::memory::Size;
 use crate::state::{self, Whole};
 
@@ -27,10 +29,18 @@ pub(super) fn read(restore: Restore) -> Result<Saved, VmmError> {
     let opened = state::open(&path).map_err(|source| RestoreError::Directory { path: path.clone(), source });
     let (file, image) = opened?;
     let state: Whole<VmConfig> =
-        state::read(file).map_err(|source| RestoreError::State { path: path.join("state"), source })?;
+        state::read(&file).map_err(|source| RestoreError::State { path: path.join("state"), source })?;
     let config = renewed(&state.config, sections)?;
+    [&file, &image].into_iter().try_for_each(|file| has_not(&config, file)).map_err(RestoreError::Sections)?;
     let wanted = size.map(|size| wanted(&config, size)).transpose().map_err(RestoreError::Sections)?;
     Ok(Saved { config, origin: Origin { state, image, prefault }, wanted })
+}
+
+/// A VM that writes to what it goes on from, or to what others do, would change all of them.
+fn has_not(config: &VmConfig, file: &File) -> Result<(), String> {
+    let used = config.uses(file).map_err(|error| error.to_string())?;
+    let must = "is a file of the snapshot: must be another one";
+    used.map_or(Ok(()), |(field, path)| Err(FieldError::of(field, &path.display(), must).to_string()))
 }
 
 /// What was `saved`, with other `sections`. A file that somebody has made can say anything that JSON can.
@@ -65,4 +75,26 @@ fn wanted(config: &VmConfig, size: u64) -> Result<u64, String> {
 /// The configuration alone, for a VM that starts anew, and bytes of held memory that it is to own then.
 pub fn configuration(restore: Restore) -> Result<(VmConfig, Option<u64>), VmmError> {
     read(restore).map(|saved| (saved.config, saved.wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RawConfig;
+
+    #[test]
+    fn what_a_vm_goes_on_from_is_no_file_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let [state, link] = ["state", "link"].map(|name| directory.path().join(name));
+        let file = File::create(&state).unwrap();
+        std::fs::hard_link(&state, &link).unwrap();
+        let with = |serial: String| {
+            let raw = RawConfig { kernel: Some("k".into()), serial, ..RawConfig::default() };
+            has_not(&VmConfig::try_from(raw).unwrap(), &file)
+        };
+        assert_eq!(with("null".to_owned()), Ok(()));
+        assert_eq!(with(format!("file={}", directory.path().join("other").display())), Ok(()));
+        let must = format!("serial.file={}: is a file of the snapshot: must be another one", link.display());
+        assert_eq!(with(format!("file={}", link.display())), Err(must));
+    }
 }

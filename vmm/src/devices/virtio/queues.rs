@@ -186,7 +186,7 @@ impl Queues {
         let state = lock(&self.state);
         let queue = state.live.get(index)?.as_ref()?;
         let outside = match &state.kept {
-            LaneState::Vhost { available, .. } => available.get(index).copied(),
+            LaneState::Vhost { available } => available.get(index).copied(),
             _ => None,
         };
         let available = outside.unwrap_or_else(|| queue.next_avail());

@@ -14,6 +14,7 @@ use crate::devices::virtio::limit::{Limiter, Rate};
 use crate::devices::virtio::{ConfigSpace, Ready, Request, VirtioDevice, gather, scatter};
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
+use crate::state::LaneState;
 
 /// Room of the queue: a command has three pieces, and Linux waits for the answer to one before the next.
 pub(super) const QUEUE_SIZE: u16 = 64;
@@ -113,5 +114,16 @@ impl VirtioDevice for Lane {
 
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         self.control.handle(memory, request)
+    }
+
+    /// This thread is the one that knows: what serves frames may have been saved before the last command was done.
+    fn save(&mut self) -> Option<LaneState> {
+        Some(LaneState::Net { pairs: self.control.pairs.used(self.space.driver()) })
+    }
+
+    fn restore(&mut self, state: LaneState) {
+        if let LaneState::Net { pairs } = state {
+            self.control.pairs.restore(self.space.driver(), pairs);
+        }
     }
 }

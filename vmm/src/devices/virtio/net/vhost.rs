@@ -432,13 +432,7 @@ impl VirtioDevice for Vhost {
 
     fn save(&mut self) -> Option<LaneState> {
         let bases: Option<Vec<_>> = self.pairs.iter().map(|pair| lock(pair).bases()).collect();
-        Some(LaneState::Vhost { available: bases?.into_flattened(), pairs: self.number.used(self.space.driver()) })
-    }
-
-    fn restore(&mut self, state: LaneState) {
-        if let LaneState::Vhost { pairs, .. } = state {
-            self.number.restore(self.space.driver(), pairs);
-        }
+        Some(LaneState::Vhost { available: bases?.into_flattened() })
     }
 
     fn renewed(&self) -> Range<usize> {

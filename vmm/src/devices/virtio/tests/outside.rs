@@ -92,7 +92,7 @@ impl VirtioDevice for Served {
     }
 
     fn save(&mut self) -> Option<LaneState> {
-        (!lock(&self.seen).silent).then_some(LaneState::Vhost { available: vec![7, 9], pairs: 1 })
+        (!lock(&self.seen).silent).then_some(LaneState::Vhost { available: vec![7, 9] })
     }
 
     fn reset(&mut self) {

@@ -41,7 +41,7 @@ fn what_vhost_net_served_goes_on_by_nothing_else() {
     let Ok(Some(DeviceState::Virtio(mut state))) = driver.transport.save() else { panic!("nothing is in flight") };
     let mut other = driver.with_device(Box::new(net(stream().0)));
     other.transport.restore(&DeviceState::Virtio(state.clone())).unwrap();
-    state.lanes = vec![LaneState::Vhost { available: vec![0; 2], pairs: 1 }];
+    state.lanes = vec![LaneState::Vhost { available: vec![0; 2] }];
     let error = other.transport.restore(&DeviceState::Virtio(state)).unwrap_err().to_string();
     assert_eq!(error, "vhost is on: must be off, or --net be given with vhost=on");
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with};
+use rustix::rand::{GetRandomFlags, getrandom};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
@@ -126,6 +127,15 @@ impl Hub {
     #[cfg(test)]
     pub(super) fn backlog(&self) -> usize {
         self.talking.len()
+    }
+
+    /// Ports are others from here on than those of connections that the guest knows from before it was saved.
+    pub(super) fn begin_elsewhere(&mut self) {
+        let mut bytes = [0; 4];
+        // Without any, a connection may meet one of those.
+        if getrandom(&mut bytes, GetRandomFlags::NONBLOCK) == Ok(bytes.len()) {
+            self.next_port = FIRST_PORT + u32::from_ne_bytes(bytes) % (u32::MAX - FIRST_PORT);
+        }
     }
 
     /// Forgets all connections: the guest has.

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;
 use vm_memory::GuestMemoryError;
@@ -42,6 +42,10 @@ const SEND: usize = 1;
 const EVENT: usize = 2;
 /// The only event: all connections are gone, and the guest may have another context id (`VIRTIO_VSOCK_EVENT_TRANSPORT_RESET`).
 const TRANSPORT_RESET: [u8; 4] = [0; 4];
+/// What a guest has to hear of a reset that it has been told of,
+const HEARS: Duration = Duration::from_millis(100);
+/// and to be told at all: one that gives no buffers for events never is.
+const TOLD: Duration = Duration::from_secs(1);
 /// Most bytes behind a header, as Linux has it.
 const DATA_MAX: usize = 64 << 10;
 
@@ -55,6 +59,8 @@ pub struct Vsock {
     counters: Arc<TrafficCounters>,
     /// The guest knows connections that are not there, and has not been told.
     resets: bool,
+    /// Until when programs that connect wait: to a guest that has not heard of the reset, theirs would be one of those.
+    settles: Option<Instant>,
 }
 
 /// Why a packet from the guest is not taken.
@@ -72,7 +78,7 @@ impl Vsock {
     pub fn new(cid: u32, listener: UnixListener, path: PathBuf, limits: BothWays) -> io::Result<Self> {
         let hub = Hub::new(cid.into(), listener, path)?;
         let counters = Arc::new(TrafficCounters::of_packets());
-        Ok(Self { cid, hub, data: Vec::new(), limits, counters, resets: false })
+        Ok(Self { cid, hub, data: Vec::new(), limits, counters, resets: false, settles: None })
     }
 
     /// What it counts by.
@@ -121,6 +127,17 @@ impl Vsock {
         Ok(())
     }
 
+    /// How long it is to be until there may be packets for the guest, if it is not over.
+    fn settling(&mut self, now: Instant) -> Option<Duration> {
+        if self.resets {
+            // From here on, and not since it was restored: it may have rested for long.
+            self.settles.get_or_insert(now + TOLD);
+        }
+        let wait = self.settles?.checked_duration_since(now).filter(|wait| !wait.is_zero());
+        // It may be told meanwhile.
+        wait.map(|wait| wait.min(HEARS))
+    }
+
     fn complain(&self, error: &PacketError) {
         self.counters.lost();
         tracing::debug!(error = error as &dyn std::error::Error, "vsock packet");
@@ -156,6 +173,11 @@ impl VirtioDevice for Vsock {
         if queue == EVENT {
             return if self.resets { Ready::Now } else { Ready::WhenWoken };
         }
+        if queue == RECEIVE
+            && let Some(wait) = self.settling(Instant::now())
+        {
+            return Ready::In(wait);
+        }
         if queue == SEND {
             // Not for the guest's sake: programs have room for what has waited.
             self.hub.flush();
@@ -175,6 +197,7 @@ impl VirtioDevice for Vsock {
     fn handle(&mut self, queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         if queue == EVENT {
             self.resets = false;
+            self.settles = Some(Instant::now() + HEARS);
             let written = scatter(memory, &request.writable, 0, &TRANSPORT_RESET);
             return written.ok().and_then(|written| u32::try_from(written).ok()).unwrap_or(0);
         }
@@ -194,12 +217,13 @@ impl VirtioDevice for Vsock {
 
     fn reset(&mut self) {
         self.hub.reset();
-        self.resets = false;
+        (self.resets, self.settles) = (false, None);
     }
 
     /// Programs of the host cannot be saved, and so connections to them cannot.
     fn restore(&mut self, _: LaneState) {
-        self.resets = true;
+        (self.resets, self.settles) = (true, None);
+        self.hub.begin_elsewhere();
     }
 
     /// A guest asks for its context id when it hears of a reset.

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -14,7 +15,9 @@ use tempfile::TempDir;
 use super::connection::ROOM;
 use super::hub::{CONNECTIONS_MAX, Hub};
 use super::packet::{Credit, HOST_CID, Header, Op, Ports, STREAM};
+use super::{BothWays, EVENT, HEARS, RECEIVE, Ready, Request, SEND, TOLD, VirtioDevice, Vsock};
 use crate::listener::{self, Bound};
+use crate::state::LaneState;
 
 const CID: u64 = 3;
 const MUCH: Credit = Credit { room: 1 << 20, passed: 0 };
@@ -133,6 +136,41 @@ fn the_documentation_has_these_numbers() {
     ] {
         assert!(text.contains(&words), "{words}");
     }
+}
+
+/// A guest that knows connections from before it was saved has to have heard that they are gone.
+#[test]
+fn who_connects_waits_until_the_guest_has_heard_of_the_reset() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vm");
+    let (_bound, listener) = listener::bind(path.clone()).unwrap();
+    let mut vsock = Vsock::new(CID as u32, listener, path.clone(), BothWays::default()).unwrap();
+    let mut caller = UnixStream::connect(path).unwrap();
+    caller.write_all(b"CONNECT 52\n").unwrap();
+    vsock.restore(LaneState::Nothing);
+    assert!(matches!(vsock.ready(RECEIVE), Ready::In(_)));
+    assert_eq!((vsock.ready(EVENT), vsock.ready(SEND)), (Ready::Now, Ready::Now), "that is not for the guest");
+    let memory = crate::memory::GuestMemory::new();
+    vsock.handle(EVENT, &memory, &Request::default());
+    assert_eq!(vsock.ready(EVENT), Ready::WhenWoken);
+    let Ready::In(wait) = vsock.ready(RECEIVE) else { panic!("it has had no time to hear") };
+    assert!(wait <= HEARS);
+    std::thread::sleep(wait);
+    assert_eq!(vsock.ready(RECEIVE), Ready::Now);
+    // One that gives no buffers for events.
+    vsock.restore(LaneState::Nothing);
+    assert!(vsock.settling(Instant::now()).is_some());
+    assert_eq!(vsock.settling(Instant::now() + TOLD), None);
+    assert!(vsock.resets);
+}
+
+#[test]
+fn ports_are_others_than_before() {
+    let mut world = World::new();
+    let (_caller, first) = world.called();
+    world.hub.begin_elsewhere();
+    let (_other, second) = world.called();
+    assert!(second.host > first.host + 1, "{first:?}, {second:?}");
 }
 
 #[test]
