@@ -127,3 +127,32 @@ impl VirtioDevice for Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(driver: u32) -> Lane {
+        let space = ConfigSpace::from(vec![0; 10]);
+        (0..driver).for_each(|_| space.count_reset());
+        let mut lane = Lane::new(Arc::new(Pairs::new(vec![None, None])), space);
+        lane.activate(1 << VIRTIO_NET_F_MQ);
+        lane
+    }
+
+    /// What serves the frames may rest before the last command is done.
+    #[test]
+    fn the_lane_that_is_told_a_number_keeps_it() {
+        let [class, command] =
+            [VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET].map(|code| u8::try_from(code).unwrap());
+        let mut saved = lane(1);
+        assert!(saved.control.obey([class, command, 3, 0]));
+        let state = saved.save().unwrap();
+        assert_eq!(state, LaneState::Net { pairs: 3 });
+        let mut restored = lane(7);
+        restored.restore(state);
+        assert_eq!(restored.control.pairs.used(7), 3);
+        restored.restore(LaneState::Net { pairs: 9 });
+        assert_eq!(restored.control.pairs.used(7), 3, "there are not so many");
+    }
+}
