@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Each request that needs no guest: the right status, and one sentence if it is a refusal.
 
+use flatboot::state::VERSION;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
@@ -50,10 +51,11 @@ fn not_restored() -> Result<(), Failed> {
     let restore = |words: &str| refused(&server, "PUT", "vm.restore", &body, 400, words);
     restore("snapshot: state: there is no such file")?;
     std::fs::create_dir(&place)?;
+    let whole = [b"FLATSNAP", VERSION.to_le_bytes().as_slice(), b" and some more bytes"].concat();
     for (state, words) in [
         (&b""[..], "snapshot/state: is no state of a VM"),
         (&b"FLATSNAP and some more bytes"[..], "snapshot/state: is of version "),
-        (&b"FLATSNAP\x01\0\0\0 and some more bytes"[..], "snapshot/state: has 32 bytes: must have "),
+        (&whole, "snapshot/state: has 32 bytes: must have "),
     ] {
         std::fs::write(place.join("memory"), "")?;
         std::fs::write(place.join("state"), state)?;
