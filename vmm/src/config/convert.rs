@@ -21,15 +21,13 @@ use super::serial::SerialOption;
 use super::shape::parse_numa;
 use super::study::StudyConfig;
 use super::vcpus::CpusConfig;
-use super::vm::{VmConfig, must_be_timeout};
+use super::vm::{TIMELINE, VmConfig, must_be_timeout};
 use super::vsock::VsockOption;
 use super::{Config, MachineConfig};
 use crate::cpu::topology::CpuTopology;
 use crate::field::Field;
 use crate::leave::Leave;
 use crate::memory::PlanInput;
-
-pub(super) const TIMELINE: Field = Field::section("timeline");
 
 impl TryFrom<RawConfig> for VmConfig {
     type Error = ConfigError;

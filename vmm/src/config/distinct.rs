@@ -7,7 +7,6 @@ use std::path::Path;
 
 use super::Config;
 use super::console::ConsoleOption;
-use super::convert::TIMELINE;
 use super::disk;
 use super::error::ConfigError;
 use super::file::{FileFault, identity, identity_of};
@@ -16,7 +15,7 @@ use super::output::OutputFile;
 use super::payload::{FIRMWARE, INITRAMFS, KERNEL};
 use super::serial::SerialOption;
 use super::study::HANDOFF_FILE;
-use super::vm::VmConfig;
+use super::vm::{TIMELINE, VmConfig};
 use super::{console, serial};
 use crate::field::Field;
 

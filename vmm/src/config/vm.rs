@@ -31,6 +31,7 @@ use crate::field::Field;
 use crate::keeper;
 use crate::memory::Size;
 
+pub(super) const TIMELINE: Field = Field::section("timeline");
 const SERIAL_LIMIT: Field = Field::section("serial_limit");
 const SHUTDOWN_TIMEOUT: Field = Field::section("shutdown_timeout");
 /// Longer is no configuration.
