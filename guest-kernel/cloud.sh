@@ -75,12 +75,14 @@ fix_changelog() {
 }
 
 build() {
+	local version
 	copy_source
 	apply_patches
 	fix_changelog
 	configure_cloud
+	version=$(kmake -s --no-print-directory kernelversion)
 	run_logged "compiling the kernel and its modules" kmake -j"${JOBS:-$(nproc)}" bzImage modules
-	run_logged "packing" kmake KDEB_PKGVERSION="$(kmake -s kernelversion)-1" KDEB_COMPRESS=zstd DPKG_FLAGS=-d \
+	run_logged "packing" kmake KDEB_PKGVERSION="$version-1" KDEB_COMPRESS=zstd DPKG_FLAGS=-d \
 		KDEB_CHANGELOG_DIST=unstable DEBFULLNAME=flatboot DEBEMAIL=flatboot@flatboot -j"${JOBS:-$(nproc)}" bindeb-pkg
 	mkdir "$work/result"
 	cp "$work"/linux-image-*.deb "$work"/linux-headers-*.deb "$work/result/"

@@ -150,8 +150,13 @@ pub fn debian_cloud_kernel() -> Result<PathBuf> {
 /// Runs a script of the source tree, whose progress goes to standard error and whose last line of output is a path. Without a
 /// tree the error says that there is no `what`, and what to do `instead`.
 fn built(what: &str, instead: &str, script: &str, args: &[&OsStr]) -> Result<PathBuf> {
-    let tree = source_tree()
-        .with_context(|| format!("no {what}: {instead}run this inside Flatboot's source tree, which builds it"))?;
+    let tree = source_tree().with_context(|| match around_here() {
+        Some(tree) => format!(
+            "no {what}: {}: its scripts are not run, as others may have written them: must be this user's alone",
+            tree.display()
+        ),
+        None => format!("no {what}: {instead}run this inside Flatboot's source tree, which builds it"),
+    })?;
     let script = tree.join(script);
     let output = process::Command::new(&script).args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{}: cannot run it", script.display()))?;
@@ -167,20 +172,27 @@ const DISK_SCRIPT: &str = "benches/userland/debian.sh";
 /// elsewhere knows no path of the machine that built it. Scripts of it are run, so around the working directory, which may be below
 /// one that others write to, it has to be the user's own, or root's.
 pub(crate) fn source_tree() -> Option<PathBuf> {
-    let around = |start: &Path| {
-        start.ancestors().find(|directory| directory.join(BUILD_SCRIPT).is_file()).map(Path::to_path_buf)
-    };
-    let own = own_directory().ok().and_then(|start| around(&start));
-    let here = env::current_dir().ok().and_then(|start| around(&start));
-    here.filter(|tree| Some(tree) == own.as_ref() || is_trusted(tree)).or(own)
+    let own = own_directory().ok().and_then(|start| tree_around(&start));
+    around_here().filter(|tree| Some(tree) == own.as_ref() || is_trusted(tree)).or(own)
 }
 
-/// Whether nobody else can have put `tree` and its scripts there.
+fn around_here() -> Option<PathBuf> {
+    env::current_dir().ok().and_then(|start| tree_around(&start))
+}
+
+fn tree_around(start: &Path) -> Option<PathBuf> {
+    start.ancestors().find(|directory| directory.join(BUILD_SCRIPT).is_file()).map(Path::to_path_buf)
+}
+
+/// Whether nobody but this user and root can have put `tree` and its scripts there. What belongs to root can be a group's, too.
 fn is_trusted(tree: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
-    [tree.to_owned(), tree.join("guest-kernel"), tree.join(BUILD_SCRIPT)]
-        .iter()
-        .all(|path| path.metadata().is_ok_and(|there| [user, 0].contains(&there.uid()) && there.mode() & 0o002 == 0))
+    [tree.to_owned(), tree.join("guest-kernel"), tree.join(BUILD_SCRIPT)].iter().all(|path| {
+        path.symlink_metadata().is_ok_and(|there| match there.uid() {
+            0 => there.mode() & 0o022 == 0,
+            owner => owner == user && there.mode() & 0o002 == 0,
+        })
+    })
 }
 
 /// Where builds and logs are kept: `FLATBOOT_CACHE`, else flatboot/ in the user's cache directory.

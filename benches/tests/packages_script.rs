@@ -19,13 +19,13 @@ echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (ap
 exit 100
 "#;
 /// Nothing is installed but git, for two architectures, and shellcheck for another one than this machine's.
-const DPKG_QUERY: &str = r#"#!/bin/sh
+const DPKG_QUERY: &str = r"#!/bin/sh
 case $3 in
 git) printf 'installed amd64\ninstalled i386\n' ;;
 shellcheck) echo 'installed i386' ;;
 *) exit 1 ;;
 esac
-"#;
+";
 const DPKG: &str = "#!/bin/sh\necho amd64\n";
 const SLEEP: &str = "#!/bin/sh\nexec /bin/sleep 0.01\n";
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::api::{Api, ApiError, Listen};
-use crate::config::{ConfigError, VmConfig};
+use crate::config::{ConfigError, OutputFile, VmConfig};
 use crate::devices::terminal;
 use crate::ending::Ending;
 use crate::events::{Events, Monitor};
@@ -69,6 +69,14 @@ pub enum First {
 }
 
 impl First {
+    /// Refuses it if one of its files, as far as they can be told by now, is `output`, which is flatboot's own and about to be emptied.
+    pub fn leaves_alone(&self, output: &OutputFile) -> Result<(), ConfigError> {
+        match self {
+            Self::Boot(vm) => vm.leaves_alone(output),
+            Self::Restore(restore) => vmm::leaves_alone(restore, output),
+        }
+    }
+
     /// Whether it is to start again when its guest resets; one that is restored, if that has been said again.
     #[must_use]
     pub fn restarts(&self) -> bool {

@@ -71,9 +71,7 @@ fn open_events(place: Place, first: Option<&First>) -> Result<File, ConfigError>
     match place {
         Place::Path(path) => {
             let mut file = OutputFile::open(EVENTS, Path::new(&path))?;
-            if let Some(First::Boot(vm)) = first {
-                vm.leaves_alone(&file)?;
-            }
+            first.map_or(Ok(()), |first| first.leaves_alone(&file))?;
             if keeper::has_restarted() {
                 file.append();
             }

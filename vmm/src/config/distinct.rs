@@ -62,19 +62,32 @@ fn uses(config: &Config) -> impl Iterator<Item = Use<'_>> {
     inputs.chain(disks).chain(outputs)
 }
 
+/// The first of `paths` that leads to `file`, if one does.
+fn same<P: AsRef<Path>>(file: &File, paths: impl IntoIterator<Item = (Field, P)>) -> io::Result<Option<(Field, P)>> {
+    let Some(this) = identity(file)? else { return Ok(None) };
+    let is_this = |path: &Path| fs::metadata(path).is_ok_and(|there| identity_of(&there) == Some(this));
+    Ok(paths.into_iter().find(|(_, path)| is_this(path.as_ref())))
+}
+
+impl OutputFile {
+    /// Refuses the first of `paths` that leads to it.
+    pub fn is_none_of<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = (Field, P)>) -> Result<(), ConfigError> {
+        let Some(file) = self.file() else { return Ok(()) };
+        let used = same(file, paths).map_err(|error| FileFault::Io(error).of(self.field(), self.path()))?;
+        let shared = FileFault::Shared { other: self.field() };
+        used.map_or(Ok(()), |(field, path)| Err(shared.of(field, path.as_ref()).into()))
+    }
+}
+
 impl VmConfig {
     /// Refuses it if one of its files is `output`, which is flatboot's own and about to be emptied.
     pub fn leaves_alone(&self, output: &OutputFile) -> Result<(), ConfigError> {
-        let Some(file) = output.file() else { return Ok(()) };
-        let used = self.uses(file).map_err(|error| FileFault::Io(error).of(output.field(), output.path()))?;
-        used.map_or(Ok(()), |(field, path)| Err(FileFault::Shared { other: output.field() }.of(field, path).into()))
+        output.is_none_of(self.paths())
     }
 
     /// What it uses `file` for, by whatever path, if anything.
     pub fn uses(&self, file: &File) -> io::Result<Option<(Field, &Path)>> {
-        let Some(this) = identity(file)? else { return Ok(None) };
-        let is_this = |path: &Path| fs::metadata(path).is_ok_and(|there| identity_of(&there) == Some(this));
-        Ok(self.paths().find(|(_, path)| is_this(path)))
+        same(file, self.paths())
     }
 
     /// The files that it names.

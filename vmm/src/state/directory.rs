@@ -152,6 +152,12 @@ impl Drop for Unfinished {
     }
 }
 
+/// The paths of the files of the snapshot at `path`.
+#[must_use]
+pub fn files(path: &Path) -> [PathBuf; 2] {
+    [STATE, MEMORY].map(|file| path.join(file))
+}
+
 /// The files of the snapshot at `path`: state, and the content of memory.
 pub fn open(path: &Path) -> Result<(File, File), DirectoryError> {
     let open = |file| {

@@ -10,7 +10,7 @@ mod machine;
 mod whole;
 
 pub use device::{DeviceState, HeldState, LaneState, Mismatch, Placed, Position, QueueState, SerialState, VirtioState};
-pub use directory::{DirectoryError, Unfinished, open};
+pub use directory::{DirectoryError, Unfinished, files, open};
 #[cfg(any(test, fuzzing))]
 pub(crate) use file::header;
 pub use file::{StateFileError, VERSION, read, write};

@@ -49,7 +49,7 @@ pub use error::{MemoryError, RestoreError, SaveError, SnapshotError, StartError,
 pub use handle::Caller;
 pub use lifecycle::{NotNow, State, Step};
 pub use live::{Origin, Zero};
-pub use restored::configuration;
+pub use restored::{configuration, leaves_alone};
 
 use awaited::Awaited;
 use handle::Message;

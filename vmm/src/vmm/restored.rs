@@ -9,9 +9,12 @@ use serde_json::{Map, Value};
 use super::call::Restore;
 use super::error::{RestoreError, VmmError};
 use crate::boot::Origin;
-use crate::config::{FieldError, VmConfig};
+use crate::config::{ConfigError, FieldError, OutputFile, VmConfig};
+use crate::field::Field;
 use crate::memory::Size;
 use crate::state::{self, Whole};
+
+const SNAPSHOT: Field = Field::section("restore");
 
 /// What a VM starts with that goes on as somebody says.
 #[derive(Debug)]
@@ -70,6 +73,12 @@ fn wanted(config: &VmConfig, size: u64) -> Result<u64, String> {
         let section = Size(SECTION_SIZE);
         format!("memory.size={size:#}: must be {least:#} to {most:#}, and {least:#} plus a multiple of {section:#}")
     })
+}
+
+/// Refuses `restore` if a file of the snapshot, or of the VM, is `output`. What is wrong with the snapshot is said when it is read.
+pub fn leaves_alone(restore: &Restore, output: &OutputFile) -> Result<(), ConfigError> {
+    output.is_none_of(state::files(&restore.path).map(|path| (SNAPSHOT, path)))?;
+    configuration(restore.clone()).map_or(Ok(()), |(vm, _)| vm.leaves_alone(output))
 }
 
 /// The configuration alone, for a VM that starts anew, and bytes of held memory that it is to own then.

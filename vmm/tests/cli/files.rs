@@ -108,6 +108,12 @@ fn shared() -> Vec<Row> {
             "--event-monitor",
         ),
         of("run --event-monitor @/old --serial file=@/old", "--serial", "old", "--event-monitor"),
+        of(
+            "run --restore @/directory --event-monitor @/directory/state",
+            "--restore",
+            "directory/state",
+            "--event-monitor",
+        ),
         of("run --event-monitor @/old --timeline @/old", "--timeline", "old", "--event-monitor"),
     ]
 }

@@ -113,7 +113,7 @@ impl Files {
         template.replace('@', &self.0.path().display().to_string())
     }
 
-    /// Adds to a `run` what it does not say: a kernel if there is no firmware, a file to create and a file to overwrite.
+    /// Adds to a `run` what it does not say: a kernel if there is no firmware and no snapshot, a file to create and a file to overwrite.
     pub(crate) fn with_defaults(&self, mut arguments: Vec<OsString>) -> Vec<OsString> {
         if arguments.first().is_none_or(|verb| verb != "run") || arguments.iter().any(|argument| argument == "--config")
         {
@@ -121,8 +121,8 @@ impl Files {
         }
         let defaults =
             [("--kernel", "@/kernel"), ("--serial", "file=@/new"), ("--timeline", "@/old"), ("--rng", "off")];
-        let firmware = arguments.iter().any(|argument| argument == "--firmware");
-        for (option, value) in defaults.into_iter().filter(|(option, _)| !firmware || *option != "--kernel") {
+        let starts = arguments.iter().any(|argument| argument == "--firmware" || argument == "--restore");
+        for (option, value) in defaults.into_iter().filter(|(option, _)| !starts || *option != "--kernel") {
             if !arguments.iter().any(|argument| argument == option) {
                 arguments.extend([option.into(), self.fill(value).into()]);
             }

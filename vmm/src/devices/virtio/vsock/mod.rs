@@ -134,6 +134,9 @@ impl Vsock {
             self.settles.get_or_insert(now + TOLD);
         }
         let wait = self.settles?.checked_duration_since(now).filter(|wait| !wait.is_zero());
+        if wait.is_none() && !self.resets {
+            self.settles = None;
+        }
         // It may be told meanwhile.
         wait.map(|wait| wait.min(HEARS))
     }
@@ -213,6 +216,11 @@ impl VirtioDevice for Vsock {
             self.complain(&error);
         }
         0
+    }
+
+    /// Its guest has heard nothing meanwhile.
+    fn resume(&mut self) {
+        self.settles = self.settles.map(|_| Instant::now() + if self.resets { TOLD } else { HEARS });
     }
 
     fn reset(&mut self) {
