@@ -8,6 +8,8 @@ pub struct Mode {
     pub name: &'static str,
     /// Whether it uses as many threads as `memmap_init_threads=` allows.
     pub threads: bool,
+    /// Whether memory is still deferred when init starts.
+    pub defers: bool,
     /// The kernel that is booted, as `guest-kernel/build.sh` calls it.
     pub kernel: &'static str,
 }
@@ -19,11 +21,11 @@ pub(crate) const STOCK: &str = "stock";
 
 /// All modes, slowest first. A new one is a line here.
 pub const MODES: &[Mode] = &[
-    Mode { name: "serial", threads: false, kernel: PATCHED },
-    Mode { name: "stock", threads: false, kernel: STOCK },
-    Mode { name: "parallel", threads: true, kernel: PATCHED },
-    Mode { name: "async", threads: true, kernel: PATCHED },
-    Mode { name: "ondemand", threads: false, kernel: PATCHED },
+    Mode { name: "serial", threads: false, defers: false, kernel: PATCHED },
+    Mode { name: "stock", threads: false, defers: false, kernel: STOCK },
+    Mode { name: "parallel", threads: true, defers: false, kernel: PATCHED },
+    Mode { name: "async", threads: true, defers: true, kernel: PATCHED },
+    Mode { name: "ondemand", threads: false, defers: true, kernel: PATCHED },
 ];
 
 impl Mode {

@@ -2,19 +2,17 @@
 //! Whether boots show the memmap mode that they are compared in: else a kernel without it would be compared with itself.
 
 use anyhow::{Context, Result, ensure};
-use flatboot_handoff::marks::{self, Mark};
+use flatboot_handoff::marks;
 
+use crate::modes::Mode;
 use crate::results::{Group, Sample};
 use crate::sweep::describe;
-
-/// Modes whose memory is deferred when init starts.
-const DEFERRING: [&str; 2] = ["async", "ondemand"];
 
 /// Every boot has to tell by its marks whether memory was deferred when init started, as it is in its mode alone.
 pub(super) fn is_in_effect(groups: &[Group<'_>]) -> Result<()> {
     for group in groups {
         let mode = &group.variant.mode;
-        let expected = DEFERRING.contains(&mode.as_str());
+        let expected = defers(mode);
         for sample in &group.samples {
             let deferred = was_deferred(sample).with_context(|| {
                 format!("{}: a boot does not tell when its memory was set up", describe(group.variant))
@@ -30,10 +28,14 @@ pub(super) fn is_in_effect(groups: &[Group<'_>]) -> Result<()> {
     Ok(())
 }
 
+fn defers(mode: &str) -> bool {
+    Mode::named(mode).is_some_and(|mode| mode.defers)
+}
+
 /// What init finds is set up before it starts; what is deferred begins to be afterwards.
 fn was_deferred(sample: &Sample) -> Option<bool> {
     let at = |code| {
-        let name = Mark::of(code)?.name;
+        let name = marks::Mark::of(code)?.name;
         Some(sample.marks.iter().find(|mark| mark.guest && mark.name == name)?.ns)
     };
     Some(at(marks::DEFERRED_BEGIN)? >= at(marks::INIT_EXEC)?)
@@ -59,7 +61,7 @@ pub(super) mod tests {
 
     /// The same with marks that show its mode to be in effect.
     pub(in crate::spec) fn in_effect(results: Results) -> Results {
-        let defers = results.sweep.variants.iter().all(|variant| DEFERRING.contains(&variant.mode.as_str()));
+        let defers = results.sweep.variants.iter().all(|variant| defers(&variant.mode));
         marked(results, Some(if defers { INIT } else { INIT - 1 }))
     }
 

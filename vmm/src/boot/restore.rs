@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use flatboot_handoff::SECTION_SIZE;
 
@@ -83,15 +82,14 @@ pub fn restore(
 
     let counters = Arc::new(Counters::new(config.cpus.boot.get(), devices.counters));
     let platform = Platform { config: &config, plan: &plan, memory: &memory, virtio_devices: devices.virtio };
-    let (nanoseconds, at) = (age(&machine), Instant::now());
-    let saved = Saved { vcpus: std::mem::take(&mut machine.vcpus), nanoseconds, at };
+    let saved = Saved { vcpus: std::mem::take(&mut machine.vcpus), taken_at: machine.taken_at };
     let (shared, mut vcpus) = vcpus::start(vm, devices.buses, &counters, platform, context, Some(saved))?;
     let prefaulting = if prefault { Some(backing::prefault_image(&memory, timeline)?) } else { None };
     let backends = devices.backends.start(context)?;
     prefaulting.map_or(Ok(()), Prefaulting::finish)?;
     vcpus.until_ready()?;
     // Not as of when the vCPUs got their counters: prefaulting takes seconds.
-    shared.vm.restore(&machine, age(&machine))?;
+    shared.vm.restore(&machine, age(machine.taken_at))?;
     timeline.phase("vCPUs restored");
 
     ready(context).map_err(BootError::Signals)?;

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Instant;
 
 use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -29,6 +28,7 @@ use crate::ending::Ending;
 use crate::memory::{GpaRange, guest};
 use crate::sandbox::Kind;
 use crate::state::VcpuState;
+use crate::vm::saved::age;
 use crate::vm::{self, Start};
 use control::{Control, Order, Question};
 use exits::After;
@@ -50,15 +50,13 @@ pub struct Waiting {
     threads: Threads,
 }
 
-/// vCPUs that go on from what they were, so many nanoseconds ago.
+/// vCPUs that go on from what they were.
 #[derive(Debug)]
 pub struct Saved {
     /// What they were.
     pub vcpus: Vec<VcpuState>,
-    /// How long ago,
-    pub nanoseconds: u64,
-    /// at this time.
-    pub at: Instant,
+    /// When, as their machine's state says it.
+    pub taken_at: u64,
 }
 
 /// Starts a thread for each of `tasks`, at most 65536. When the boot CPU starts, the others back what they are to back ahead, and
@@ -70,9 +68,9 @@ pub fn start(shared: &Arc<Shared>, tasks: Vec<Task>, saved: Option<Saved>) -> Re
     let busy = Arc::new(AtomicUsize::new(tasks.iter().filter(|task| !task.early.is_empty()).count()));
     let mut vcpus = 0;
     let goes_on = saved.is_some();
-    let mut states = saved.into_iter().flat_map(|Saved { vcpus, nanoseconds, at }| {
-        vcpus.into_iter().map(move |state| Was { state, nanoseconds, at })
-    });
+    let mut states = saved
+        .into_iter()
+        .flat_map(|Saved { vcpus, taken_at }| vcpus.into_iter().map(move |state| Was { state, taken_at }));
     for (index, task) in (0u16..).zip(tasks) {
         let (start_tx, start) = channel();
         starts.push(start_tx);
@@ -130,15 +128,7 @@ impl Waiting {
 /// What a vCPU was.
 struct Was {
     state: VcpuState,
-    nanoseconds: u64,
-    at: Instant,
-}
-
-impl Was {
-    /// How long ago, in nanoseconds.
-    fn age(&self) -> u64 {
-        self.nanoseconds.saturating_add(u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
+    taken_at: u64,
 }
 
 struct Worker {
@@ -203,7 +193,7 @@ impl Worker {
         // Whoever waits for both is gone when another vCPU has failed.
         self.ready.send(Ok(())).map_err(|_| VcpuError::Lost)?;
         self.start.recv().map_err(|_| VcpuError::Lost)?;
-        state::restore(vcpu, &was.state, was.age()).map_err(|source| VcpuError::State { index, source })?;
+        state::restore(vcpu, &was.state, age(was.taken_at)).map_err(|source| VcpuError::State { index, source })?;
         // The guest may go on before this thread rests.
         self.tell_of_pause(vcpu);
         Ok(())

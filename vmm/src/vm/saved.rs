@@ -54,10 +54,10 @@ impl Vm {
     }
 }
 
-/// Nanoseconds that have passed since `state` was taken. A clock that was set back since has not.
+/// Nanoseconds that have passed since `taken_at`, which a state has. A clock that was set back since has not.
 #[must_use]
-pub fn age(state: &MachineState) -> u64 {
-    now().saturating_sub(state.taken_at)
+pub fn age(taken_at: u64) -> u64 {
+    now().saturating_sub(taken_at)
 }
 
 /// Since 1970, UTC, in ns.
