@@ -44,7 +44,7 @@ function show(test,	i, mode, line) {
 	}
 	print line
 	for (i = 1; i <= n; i++)
-		if (!is_good(test, order[i])) printf "      %s: %s\n", order[i], why[test, order[i]]
+		if (result[test, order[i]] != "pass") printf "      %s: %s\n", order[i], why[test, order[i]]
 }
 
 function judge(test,	i) {

@@ -30,8 +30,8 @@ Environment: KERNEL_SRC, FLATBOOT_CACHE as for guest-kernel/build.sh
 EOT
 }
 
-# The programs of the list, each once.
-programs() { awk '!/^#/ && NF { print $4 }' "$ours/list" | sort -u; }
+# The programs of the list, each once: with_swap runs another.
+programs() { awk '!/^#/ && NF { print $4; if ($4 == "with_swap") print $5 }' "$ours/list" | sort -u; }
 
 stress_ng=$(command -v stress-ng || true)
 
