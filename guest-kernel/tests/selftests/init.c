@@ -268,7 +268,7 @@ static bool wait_child(pid_t child, unsigned int seconds, int *status)
 	}
 }
 
-static void count_line(struct outcome *o, char *line, const char *before)
+static void count_line(struct outcome *o, const char *line, const char *before)
 {
 	const char *text = line + strspn(line, "# ");
 
@@ -298,12 +298,11 @@ static void count_line(struct outcome *o, char *line, const char *before)
 static void count_cases(struct outcome *o)
 {
 	FILE *f = fopen(OUTPUT, "r");
-	char *line = NULL, *before = NULL;
-	size_t size = 0, before_size = 0;
+	char *line = NULL, before[160] = "";
+	size_t size = 0;
 
 	while (f && getline(&line, &size, f) >= 0) {
-		char *overwritten, *kept = line;
-		size_t kept_size = size;
+		char *overwritten;
 
 		line[strcspn(line, "\n")] = '\0';
 		/* What counts of a line that is written over, as progress is, is the last. */
@@ -311,14 +310,10 @@ static void count_cases(struct outcome *o)
 		if (overwritten && overwritten[1])
 			memmove(line, overwritten + 1, strlen(overwritten));
 		line[strcspn(line, "\r")] = '\0';
-		count_line(o, line, before ? before : "");
-		line = before;
-		size = before_size;
-		before = kept;
-		before_size = kept_size;
+		count_line(o, line, before);
+		snprintf(before, sizeof(before), "%.159s", line);
 	}
 	free(line);
-	free(before);
 	if (f)
 		fclose(f);
 }
