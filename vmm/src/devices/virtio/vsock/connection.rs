@@ -297,7 +297,8 @@ impl Connection {
     /// The guest will receive no more, or send no more.
     fn shut(&mut self, flags: u32) {
         if flags & SHUTDOWN_RECEIVE != 0 {
-            self.deaf = true;
+            // Nothing is read any more, so nobody waits for its end.
+            (self.deaf, self.from_host) = (true, false);
             // One that is closed already needs no telling.
             let _ = shutdown(&self.stream, Shutdown::Read);
         }

@@ -293,6 +293,8 @@ impl Hub {
         };
         let Some(caller) = self.callers.remove(&fd) else { return };
         unwatch(&self.incoming, fd);
+        // There may be more connections than when it was accepted.
+        let port = port.filter(|_| self.connections.len() < CONNECTIONS_MAX);
         let Some(guest) = port else { return self.make_room() };
         let ports = Ports { host: self.free_port(guest), guest };
         self.insert(ports, Connection::to_guest(caller.stream.into()));

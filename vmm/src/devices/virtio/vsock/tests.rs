@@ -381,6 +381,21 @@ fn each_direction_ends_for_itself() {
 }
 
 #[test]
+fn a_guest_that_only_sends_hears_that_its_program_is_gone() {
+    let mut world = World::new();
+    let (mut program, ports) = world.calling();
+    world.send(ports, Op::Shutdown, 1, MUCH, &[]);
+    assert_eq!(world.receive(), []);
+    world.send(ports, Op::Data, 0, MUCH, b"a line");
+    assert_eq!(read(&mut program, 6), b"a line");
+    assert!(program.write_all(b"unheard").is_err(), "nobody reads it");
+    drop(program);
+    assert_eq!(world.receive(), [(Op::Shutdown, ports, 3, Vec::new())]);
+    world.send(ports, Op::Data, 0, MUCH, b"into nothing");
+    assert_eq!(world.receive(), [(Op::Reset, ports, 0, Vec::new())]);
+}
+
+#[test]
 fn the_guests_half_ends_first() {
     let mut world = World::new();
     let (mut program, ports) = world.calling();
@@ -451,6 +466,18 @@ fn there_are_only_so_many() {
     let mut caller = world.caller("CONNECT 1\n");
     assert_eq!(world.receive(), []);
     assert!(matches!(caller.read(&mut [0]), Ok(0) | Err(_)));
+    world.hub.reset();
+    let mut early: Vec<_> = (0..2).map(|_| world.caller("CONNECT")).collect();
+    assert_eq!(world.receive(), []);
+    for guest in 1..CONNECTIONS_MAX as u32 {
+        world.send(Ports { host: 7, guest }, Op::Request, 0, MUCH, &[]);
+        ends.extend(program.accept());
+    }
+    assert_eq!(world.receive().len(), CONNECTIONS_MAX - 1);
+    for caller in &mut early {
+        caller.write_all(b" 1\n").unwrap();
+    }
+    assert_eq!(world.receive().len(), 1, "one of those who came before there were so many");
     world.hub.reset();
     drop(ends);
     let _connected = world.called();
