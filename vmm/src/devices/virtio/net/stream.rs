@@ -132,8 +132,8 @@ impl Link for Stream {
                 Ok(written) => drop(self.rest.drain(..written)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // The next frame is told why.
-                Err(_) => self.rest.clear(),
+                // The other end has a part of a frame, and would take the next one for the rest of it.
+                Err(error) => drop(self.give_up(error)),
             }
         }
         true

@@ -120,6 +120,18 @@ fn what_is_no_frame_is_not_sent() {
 }
 
 #[test]
+fn a_part_of_a_frame_that_cannot_be_followed_by_the_rest_ends_it() {
+    let (mut stream, other) = stream();
+    while stream.has_room() {
+        stream.send(&frame(60_000)).unwrap();
+    }
+    assert!(stream.is_up());
+    drop(other);
+    assert!(stream.has_room() && !stream.is_up());
+    assert_eq!(stream.send(&frame(60)).unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
 fn what_was_not_used_is_as_good_as_before() {
     let (ours, mut other) = UnixStream::pair().unwrap();
     let kept = ours.try_clone().unwrap();
