@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flatboot_bench::command::exit_code;
 use flatboot_bench::protocol::{CHUNK, Exit, Kind, Report, Size, Start};
@@ -20,7 +21,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::mounts::CGROUPS;
 use crate::session::{Current, Session};
 
-/// How long output is waited for after all writers should be dead.
+/// How long output is waited for after all writers should be dead. What flatboot-bench takes its time to read does not count.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// A started program.
@@ -51,13 +52,19 @@ pub(crate) fn start(session: &Arc<Session>, sequence: u32, start: Start) -> io::
 fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
     let cgroup = PathBuf::from(CGROUPS).join(sequence.to_string());
     fs::create_dir(&cgroup)?;
+    launch_in(&cgroup, sequence, start).inspect_err(|_| drop(fs::remove_dir(&cgroup)))
+}
+
+fn launch_in(cgroup: &Path, sequence: u32, start: Start) -> io::Result<(Running, Current)> {
     let mut enter = Command::new("/proc/self/exe");
     let terminal = OsString::from(if start.terminal.is_some() { "1" } else { "0" });
-    enter.arg("enter").args([cgroup.clone().into(), start.cwd.into_os_string(), terminal, start.program]);
+    enter.arg("enter").args([cgroup.into(), start.cwd.into_os_string(), terminal, start.program]);
     enter.args(start.args).env_clear().envs(start.env);
+    let mut outputs: Vec<(Kind, File)> = Vec::new();
     let master = if let Some(size) = start.terminal {
         let (master, slave) = terminal_pair(size)?;
         enter.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+        outputs.push((Kind::Stdout, master.try_clone()?));
         Some(Arc::new(master))
     } else {
         enter.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -66,33 +73,37 @@ fn launch(sequence: u32, start: Start) -> io::Result<(Running, Current)> {
     let mut child = enter.spawn()?;
     // It holds the terminal's other side, whose last close is the end of the output.
     drop(enter);
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
-    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let process = match watched(&child) {
+        Ok(process) => process,
+        Err(error) => {
+            // Nobody could end it any more.
+            let _ = child.kill().and_then(|()| child.wait());
+            return Err(error);
+        }
+    };
     let file = |fd: OwnedFd| File::from(fd);
-    let mut outputs: Vec<(Kind, File)> = Vec::new();
     outputs.extend(child.stdout.take().map(|fd| (Kind::Stdout, file(fd.into()))));
     outputs.extend(child.stderr.take().map(|fd| (Kind::Stderr, file(fd.into()))));
-    let input = match &master {
-        Some(master) => {
-            outputs.push((Kind::Stdout, master.try_clone()?));
-            Some(Arc::clone(master))
-        }
-        None => child.stdin.take().map(|fd| Arc::new(file(fd.into()))),
-    };
+    let input = master.clone().or_else(|| child.stdin.take().map(|fd| Arc::new(file(fd.into()))));
     Ok((
-        Running { child, cgroup, outputs },
+        Running { child, cgroup: cgroup.to_owned(), outputs },
         Current { sequence, process: Some(process), stdin: input, terminal: master },
     ))
+}
+
+fn watched(child: &Child) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 impl Running {
     fn follow(mut self, session: &Arc<Session>, sequence: u32) {
         let (done, finished) = mpsc::channel();
-        let copies = self.outputs.len();
+        let (mut copies, writing) = (self.outputs.len(), Arc::new(AtomicUsize::new(0)));
         for (kind, from) in self.outputs.drain(..) {
-            let (session, done) = (Arc::clone(session), done.clone());
+            let (session, done, writing) = (Arc::clone(session), done.clone(), Arc::clone(&writing));
             thread::spawn(move || {
-                copy(&session, kind, sequence, from);
+                copy(&session, kind, sequence, from, &writing);
                 // Nobody waits any more after the drain limit.
                 let _ = done.send(());
             });
@@ -100,11 +111,14 @@ impl Running {
         let status = self.child.wait();
         // As a container ends with its first process: what it left behind would hold its output open.
         let _ = fs::write(self.cgroup.join("cgroup.kill"), "1");
-        let deadline = Instant::now() + DRAIN_LIMIT;
-        for _ in 0..copies {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if finished.recv_timeout(left).is_err() {
-                eprintln!("host-init: command {sequence}: its output is still open {DRAIN_LIMIT:?} after its end");
+        while copies > 0 {
+            match finished.recv_timeout(DRAIN_LIMIT) {
+                Ok(()) => copies -= 1,
+                Err(_) if writing.load(Ordering::SeqCst) > 0 => {}
+                Err(_) => {
+                    eprintln!("host-init: command {sequence}: its output is still open {DRAIN_LIMIT:?} after its end");
+                    break;
+                }
             }
         }
         {
@@ -124,7 +138,8 @@ impl Running {
     }
 }
 
-fn copy(session: &Session, kind: Kind, sequence: u32, mut from: File) {
+/// Copies until the end of `from`; `writing` counts those who wait for flatboot-bench to read.
+fn copy(session: &Session, kind: Kind, sequence: u32, mut from: File, writing: &AtomicUsize) {
     let mut buffer = vec![0; CHUNK];
     loop {
         match from.read(&mut buffer) {
@@ -132,7 +147,10 @@ fn copy(session: &Session, kind: Kind, sequence: u32, mut from: File) {
             // A terminal's end is EIO.
             Ok(0) | Err(_) => return,
             Ok(n) => {
-                if session.output(kind, sequence, &buffer[..n]).is_err() {
+                writing.fetch_add(1, Ordering::SeqCst);
+                let written = session.output(kind, sequence, &buffer[..n]);
+                writing.fetch_sub(1, Ordering::SeqCst);
+                if written.is_err() {
                     return;
                 }
             }

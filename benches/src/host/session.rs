@@ -141,10 +141,7 @@ impl HostSession {
             cwd,
             terminal: terminal.as_ref().map(RawTerminal::size),
         };
-        let sequence = self.control.begin();
-        if self.control.send(&Order::Start(start), sequence).is_err() {
-            return Err(self.ended());
-        }
+        let Ok(sequence) = self.control.start(start) else { return Err(self.ended()) };
         self.feed(streams.stdin, sequence);
         let result = self.follow(sequence, deadline, streams.stdout, streams.stderr);
         self.control.running.store(0, Ordering::SeqCst);
@@ -303,10 +300,13 @@ impl Control {
         let _ = self.send(&Order::Resize(size), self.running.load(Ordering::SeqCst));
     }
 
-    fn begin(&self) -> u32 {
+    /// Starts the next command. A signal that comes meanwhile goes behind the order, or the host's init would not know for what.
+    fn start(&self, start: Start) -> io::Result<u32> {
+        let mut stream = lock(&self.stream);
         let sequence = self.last.fetch_add(1, Ordering::SeqCst) + 1;
         self.running.store(sequence, Ordering::SeqCst);
-        sequence
+        protocol::write_message(&mut *stream, sequence, &Order::Start(start))?;
+        Ok(sequence)
     }
 
     fn send(&self, order: &Order, sequence: u32) -> io::Result<()> {
