@@ -2,9 +2,11 @@
 //! The host's end of [workloads](crate::work): two taps, a file for a disk, and whoever answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
+
+use rustix::net::{Shutdown, shutdown};
 
 use crate::work::{DATA_FILE, DATA_MIB, DISK_MIB, ECHO_PORT, LINKS};
 
@@ -42,6 +44,8 @@ pub(super) struct Peer {
     script: Child,
     /// What the script waits for the end of.
     hold: Option<ChildStdin>,
+    /// Of each link, for guests only.
+    echoes: Vec<TcpListener>,
 }
 
 impl Peer {
@@ -54,7 +58,7 @@ impl Peer {
         }
         let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let (hold, said, complaint) = (script.stdin.take(), script.stdout.take(), script.stderr.take());
-        let peer = Self { script, hold };
+        let mut peer = Self { script, hold, echoes: Vec::new() };
         let mut line = String::new();
         BufReader::new(said.ok_or(io::ErrorKind::BrokenPipe)?).read_line(&mut line)?;
         if line.is_empty() {
@@ -62,18 +66,25 @@ impl Peer {
             complaint.ok_or(io::ErrorKind::BrokenPipe)?.read_to_string(&mut why)?;
             return Err(io::Error::other(format!("the host's end of the work: {}", why.trim())));
         }
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, ECHO_PORT))?;
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                thread::spawn(move || echo(stream));
-            }
-        });
+        for link in LINKS {
+            let listener = TcpListener::bind((link.host, ECHO_PORT))?;
+            peer.echoes.push(listener.try_clone()?);
+            thread::spawn(move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    thread::spawn(move || echo(stream));
+                }
+            });
+        }
         Ok(peer)
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        for listener in &self.echoes {
+            // Ends the thread that waits at it.
+            let _ = shutdown(listener, Shutdown::Both);
+        }
         drop(self.hold.take());
         // It ends by itself now.
         let _ = self.script.wait();
