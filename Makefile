@@ -29,6 +29,10 @@ TARGETS ?=
 INPUT  ?=
 SEED   ?=
 
+# What make calls runs in several directories.
+ifneq ($(FLATBOOT_CACHE),$(filter /%,$(FLATBOOT_CACHE)))
+override export FLATBOOT_CACHE := $(CURDIR)/$(FLATBOOT_CACHE)
+endif
 CACHE  := $(or $(FLATBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flatboot)
 BIN    := target/x86_64-unknown-linux-gnu/release
 BENCH  := $(BIN)/flatboot-bench

@@ -94,6 +94,19 @@ fn commands_of_flatboot_bench_are_understood() {
     hold(all.iter().map(|(document, command, sentence)| (&**document, &**command, understood(command, *sentence))), 40);
 }
 
+/// Programs that make calls run in several directories: it makes the path absolute.
+#[test]
+fn a_relative_cache_is_one_in_the_tree() {
+    let root = fs::canonicalize(shown::root()).expect("the tree");
+    let mut make = Command::new("make");
+    make.args(["--silent", "help"]).current_dir(&root).env("FLATBOOT_CACHE", "here");
+    for inherited in ["MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"] {
+        make.env_remove(inherited);
+    }
+    let help = String::from_utf8(make.output().expect("make").stdout).expect("UTF-8");
+    assert!(help.contains(&format!("cached in {}/here.\n", root.display())), "{help}");
+}
+
 #[test]
 fn targets_of_make_are_there() {
     let makefile = fs::read_to_string(shown::root().join("Makefile")).expect("the Makefile");
