@@ -62,6 +62,7 @@ unpack() {
 	make -C "$work/edk2/BaseTools/Source/C" -j"${JOBS:-$(nproc)}"
 	# Of no use to us, and half of it all.
 	rm -rf "$work/edk2"/{CryptoPkg/Library/OpensslLib/openssl,debian,.pc}
+	(cd "$work/download" && sha256sum ./*.dsc) >"$work/edk2/debian-source"
 }
 
 build_source() {
@@ -71,11 +72,13 @@ build_source() {
 	mv -T "$work/edk2" "$dest"
 }
 
-# Sets source to EDK2 with its tools, and source_id, which changes when that does: another run of this script, with a temporary directory and a lock of its own, builds it.
+# Sets source to EDK2 with its tools, and source_id, which changes when that does, and so with Debian's revision. Another run of
+# this script, with a temporary directory and a lock of its own, builds it.
 find_source() {
 	if [ -z "${EDK2_SRC:-}" ]; then
 		source=$("$here/build.sh" source)
-		source_id=$source
+		source_id=$(<"$source/debian-source")
+		say "made from ${source_id##*/}"
 		return
 	fi
 	source=$(cd "$EDK2_SRC" 2>/dev/null && pwd) || die "EDK2_SRC=$EDK2_SRC is not a directory"
