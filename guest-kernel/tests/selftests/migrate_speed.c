@@ -13,6 +13,8 @@
 
 #define ROUNDS		255	/* of what takes a moment; the less it takes, the more does chance */
 #define FEW_ROUNDS	11	/* at least, of what takes long */
+#define PATIENCE	4	/* times as many, where chance could still decide */
+#define MOST_ROUNDS	(PATIENCE * ROUNDS)
 #define MOVED		(4UL << 30)	/* in between so many bytes in all */
 #define OFFLINE		(2UL << 30)
 #define MOST_THREADS	16	/* that the sysctl takes */
@@ -23,6 +25,10 @@
 static const char *threads[] = { [ONE] = "1", [SEVERAL] = "0" };
 static atomic_bool stop;
 
+struct estimate {
+	double median, low, high;
+};
+
 static int by_size(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -30,7 +36,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void say_samples(FILE *to, const char *name, const long ns[ROUNDS], int rounds)
+static void say_samples(FILE *to, const char *name, const long ns[MOST_ROUNDS], int rounds)
 {
 	fprintf(to, ",\"%s_us\":[", name);
 	for (int i = 0; i < rounds; i++)
@@ -39,7 +45,7 @@ static void say_samples(FILE *to, const char *name, const long ns[ROUNDS], int r
 }
 
 /* For whoever reads the console: all that was measured. */
-static void report(const char *name, double ratio, long pages, long took[2][ROUNDS], int rounds)
+static void report(const char *name, double ratio, long pages, long took[2][MOST_ROUNDS], int rounds)
 {
 	FILE *console = fopen("/dev/console", "w");
 
@@ -52,15 +58,22 @@ static void report(const char *name, double ratio, long pages, long took[2][ROUN
 	fclose(console);
 }
 
-/* The median of the rounds, of the time by one thread over that by several: what changes from round to round is in both. */
-static double ratio_by_round(long took[2][ROUNDS], int rounds)
+/*
+ * The time by one thread over that by several, in each round, as what changes from round to round is in both: the median, and
+ * where it is with a confidence of 95 in 100. How many of an odd number of rounds are below the true median is like the tosses
+ * of a coin: twice their standard deviation is the square root of their number.
+ */
+static struct estimate ratio_by_round(long took[2][MOST_ROUNDS], int rounds)
 {
-	double ratios[ROUNDS];
+	double ratios[MOST_ROUNDS];
+	int middle = rounds / 2, reach = 1;
 
+	while ((reach + 1) * (reach + 1) <= rounds)
+		reach++;
 	for (int round = 0; round < rounds; round++)
 		ratios[round] = (double)took[ONE][round] / took[SEVERAL][round];
 	qsort(ratios, rounds, sizeof(*ratios), by_size);
-	return ratios[rounds / 2];
+	return (struct estimate){ ratios[middle], ratios[middle - reach], ratios[middle + reach] };
 }
 
 /* An odd number: one of them is the median. */
@@ -71,19 +84,26 @@ static int rounds_of(size_t size)
 	return rounds > ROUNDS ? ROUNDS : rounds < FEW_ROUNDS ? FEW_ROUNDS : rounds;
 }
 
+/* More, or less, than @least by so much that it is not chance. */
+static bool is_decided(const struct estimate *ratio, double least)
+{
+	return ratio->low >= least || ratio->high < least;
+}
+
 /*
  * One cell of the table. @once moves all of it and says how many nanoseconds that took, or -1. The first round is a warm-up;
- * who comes first changes with each, and so does the node that it is moved to.
+ * who comes first changes with each, and so does the node that it is moved to. There are more rounds, two at a time, until
+ * chance no longer decides.
  */
 static void measure(const char *name, const struct memory *m, long (*once)(const struct memory *m), double least)
 {
-	int rounds = rounds_of(m->size);
-	long took[2][ROUNDS], by_several = shared();
+	int rounds = rounds_of(m->size), most = PATIENCE * rounds;
+	struct estimate ratio = { 0 };
+	long took[2][MOST_ROUNDS], by_several = shared();
 	bool moved = true;
-	double ratio;
 	char why[96];
 
-	for (int round = -1; round < rounds; round++)
+	for (int round = -1; round < rounds; round++) {
 		for (int turn = 0; turn < 2; turn++) {
 			int way = (turn + round) & 1 ? SEVERAL : ONE;
 			long ns;
@@ -95,14 +115,20 @@ static void measure(const char *name, const struct memory *m, long (*once)(const
 			if (round >= 0)
 				took[way][round] = ns;
 		}
+		if (round + 1 < rounds)
+			continue;
+		ratio = ratio_by_round(took, rounds);
+		if (moved && !is_decided(&ratio, least) && rounds + 2 <= most)
+			rounds += 2;
+	}
 	by_several = shared() - by_several;
-	ratio = ratio_by_round(took, rounds);
-	report(name, ratio, by_several, took, rounds);
-	snprintf(why, sizeof(why), "%.3f, %.2f at least; all moved: %d", ratio, least, moved);
+	report(name, ratio.median, by_several, took, rounds);
+	snprintf(why, sizeof(why), "%.3f (%.3f to %.3f), %.2f at least; all moved: %d", ratio.median, ratio.low, ratio.high,
+		 least, moved);
 	if (move_clock != CLOCK_MONOTONIC && by_several)
 		tap(false, name, "somebody helped, though all CPUs were busy");
 	else
-		tap(moved && is_whole(m) && ratio >= least, name, why);
+		tap(moved && is_whole(m) && ratio.median >= least, name, why);
 }
 
 /* To the other node than the one before. */
