@@ -11,9 +11,9 @@
 #include "tap.h"
 #include "zones.h"
 
-#define ROUNDS		255	/* of what takes a moment; the less it takes, the more does chance */
-#define FEW_ROUNDS	11	/* at least, of what takes long */
-#define PATIENCE	4	/* times as many, where chance could still decide */
+#define ROUNDS		256	/* of what takes a moment; the less it takes, the more does chance */
+#define FEW_ROUNDS	12	/* at least, of what takes long */
+#define PATIENCE	8	/* times as many, where chance could still decide */
 #define MOST_ROUNDS	(PATIENCE * ROUNDS)
 #define MOVED		(4UL << 30)	/* in between so many bytes in all */
 #define OFFLINE		(2UL << 30)
@@ -59,41 +59,37 @@ static void report(const char *name, double ratio, long pages, long took[2][MOST
 }
 
 /*
- * The time by one thread over that by several, in each round, as what changes from round to round is in both: the median, and
- * where it is with a confidence of 95 in 100. How many of an odd number of rounds are below the true median is like the tosses
- * of a coin: twice their standard deviation is the square root of their number.
+ * The time by one thread over that by several: of two rounds each, as what changes from round to round is in both, and as
+ * each way has gone to both nodes then, of which one may be slower. The median, and where it is with a confidence of 95 in
+ * 100: how many are below the true one is like the tosses of a coin, and twice their standard deviation is the square root of
+ * their number.
  */
-static struct estimate ratio_by_round(long took[2][MOST_ROUNDS], int rounds)
+static struct estimate ratio_by_two_rounds(long took[2][MOST_ROUNDS], int rounds)
 {
-	double ratios[MOST_ROUNDS];
-	int middle = rounds / 2, reach = 1;
+	double ratios[MOST_ROUNDS / 2];
+	int nr = rounds / 2, below = (nr - 1) / 2, above = nr / 2, reach = 1;
 
-	while ((reach + 1) * (reach + 1) <= rounds)
+	while ((reach + 1) * (reach + 1) <= nr)
 		reach++;
-	for (int round = 0; round < rounds; round++)
-		ratios[round] = (double)took[ONE][round] / took[SEVERAL][round];
-	qsort(ratios, rounds, sizeof(*ratios), by_size);
-	return (struct estimate){ ratios[middle], ratios[middle - reach], ratios[middle + reach] };
+	for (int i = 0; i < nr; i++)
+		ratios[i] = (double)(took[ONE][2 * i] + took[ONE][2 * i + 1]) /
+			    (took[SEVERAL][2 * i] + took[SEVERAL][2 * i + 1]);
+	qsort(ratios, nr, sizeof(*ratios), by_size);
+	return (struct estimate){ (ratios[below] + ratios[above]) / 2, ratios[below - reach], ratios[above + reach] };
 }
 
-/* An odd number: one of them is the median. */
+/* An even number. */
 static int rounds_of(size_t size)
 {
-	size_t rounds = MOVED / size | 1;
+	size_t rounds = MOVED / size & ~1UL;
 
 	return rounds > ROUNDS ? ROUNDS : rounds < FEW_ROUNDS ? FEW_ROUNDS : rounds;
 }
 
-/* More, or less, than @least by so much that it is not chance. */
-static bool is_decided(const struct estimate *ratio, double least)
-{
-	return ratio->low >= least || ratio->high < least;
-}
-
 /*
  * One cell of the table. @once moves all of it and says how many nanoseconds that took, or -1. The first round is a warm-up;
- * who comes first changes with each, and so does the node that it is moved to. There are more rounds, two at a time, until
- * chance no longer decides.
+ * who comes first changes with each, and so does the node that it is moved to. There are twice as many rounds, and again, as
+ * long as it may be chance that @least is not reached.
  */
 static void measure(const char *name, const struct memory *m, long (*once)(const struct memory *m), double least)
 {
@@ -117,9 +113,9 @@ static void measure(const char *name, const struct memory *m, long (*once)(const
 		}
 		if (round + 1 < rounds)
 			continue;
-		ratio = ratio_by_round(took, rounds);
-		if (moved && !is_decided(&ratio, least) && rounds + 2 <= most)
-			rounds += 2;
+		ratio = ratio_by_two_rounds(took, rounds);
+		if (moved && ratio.low < least && 2 * rounds <= most)
+			rounds *= 2;
 	}
 	by_several = shared() - by_several;
 	report(name, ratio.median, by_several, took, rounds);
