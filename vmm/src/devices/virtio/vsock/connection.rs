@@ -107,7 +107,7 @@ impl Connection {
 
     /// Whether something is to be read from the host, and can be passed on.
     pub(super) fn takes_from_host(&self) -> bool {
-        self.open && self.from_host && !self.deaf && self.room() > 0
+        self.open && self.from_host && self.room() > 0
     }
 
     /// Bytes that the guest has room for. One that claims to have taken more than it got has none.
@@ -320,7 +320,8 @@ impl Connection {
     /// The guest has forgotten it.
     pub(super) fn forget(&mut self) {
         self.due.clear();
-        (self.gone, self.deaf, self.from_guest) = (true, true, false);
+        self.gone = true;
+        (self.deaf, self.from_host, self.from_guest) = (true, false, false);
     }
 
     /// Whether the guest has forgotten it.
