@@ -170,8 +170,9 @@ impl State {
 
     /// The host has done `job`. Whether the guest is to be interrupted.
     pub(super) fn done(&mut self, job: Job) -> bool {
-        // Meanwhile it may have seen a request that this one was to replace, which then comes first.
-        let can_announce = !self.is_seen();
+        // Meanwhile the guest may have seen a request that this one was to replace, which then comes first; or it has given up memory,
+        // which has to go before it can be promised again, as that is zero.
+        let can_announce = !self.is_seen() && !self.has_too_much();
         match job {
             Job::Shrink(there) => {
                 self.there = there;

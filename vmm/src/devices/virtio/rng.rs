@@ -110,6 +110,7 @@ impl VirtioDevice for Rng {
 
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
         if !request.is_well_formed() {
+            self.limiter.pay(0);
             return 0;
         }
         let (mut written, mut short) = (0, false);

@@ -78,11 +78,13 @@ impl Vectors {
         self.left
     }
 
-    /// Whether each piece begins and ends at a multiple of `alignment`, a power of two.
+    /// Whether each piece begins at a multiple of `address`, and has a multiple of `length` bytes; both are powers of two.
     #[must_use]
-    pub fn are_aligned(&self, alignment: u32) -> bool {
-        let mask = alignment as usize - 1;
-        self.pieces.iter().all(|piece| (piece.iov_base.addr() | piece.iov_len) & mask == 0)
+    pub fn are_aligned(&self, address: u32, length: u32) -> bool {
+        let is_multiple = |number: usize, of: u32| number.is_multiple_of(of as usize);
+        self.pieces
+            .iter()
+            .all(|piece| is_multiple(piece.iov_base.addr(), address) && is_multiple(piece.iov_len, length))
     }
 
     /// What the next call is to be given: where it lies and how many pieces it has. It stays there until [`done`](Self::done).

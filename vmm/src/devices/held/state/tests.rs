@@ -192,6 +192,20 @@ fn a_request_that_is_seen_at_the_last_moment_comes_first_too() {
     assert_eq!(work(&mut state), [Job::Grow(8 * S)]);
 }
 
+/// As a kernel does that another one has started, while the host has memory ready.
+#[test]
+fn memory_that_is_given_up_at_the_last_moment_goes_before_it_is_promised_again() {
+    let mut state = grown(8);
+    state.ask(16 * S);
+    let job = state.job().unwrap();
+    assert_eq!(job, Job::Grow(16 * S));
+    state.own(0).unwrap();
+    assert!(!state.done(job));
+    let jobs = work(&mut state);
+    assert!(jobs.ends_with(&[Job::Shrink(0), Job::Grow(16 * S)]), "{jobs:?}");
+    assert_eq!((state.wanted, state.promised), (16 * S, 16 * S));
+}
+
 /// As a template does that was saved while its size changed.
 #[test]
 fn another_size_waits_for_what_the_guest_has_seen() {

@@ -21,12 +21,13 @@ const ALIGNMENT_MAX: u32 = 4096;
 /// What is moved at once by a buffer of our own.
 const BOUNCE: usize = 128 << 10;
 
-/// What addresses in memory, and places and lengths in a file, are multiples of. Both are powers of two.
+/// What addresses in memory, and places and lengths in a file, are multiples of (statx(2), `STATX_DIOALIGN`): the length of each
+/// piece, too, not only that of all. Both are powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of addresses and lengths in memory.
+    /// Of addresses in memory.
     pub memory: u32,
-    /// Of places and lengths in the file: at least a sector.
+    /// Of places in the file, and of lengths: at least a sector.
     pub offset: u32,
 }
 

@@ -31,7 +31,9 @@ const SEGMENTS_MAX: u16 = 126;
 /// Longest data segment, in bytes.
 const SEGMENT_SIZE_MAX: u32 = 512 << 10;
 /// What a driver that keeps to both limits can ask for at once, in bytes.
-pub(super) const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
+const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
+/// The same of a driver that has not accepted them, and so knows of neither: EDK2's asks for no more.
+const TRANSFER_MAX_UNTOLD: u64 = 1 << 30;
 /// Bytes of lists of pieces that a disk's requests may have, all queues together. A driver that keeps to the limits above does not
 /// meet it with any queue but the largest ones.
 const LISTS_MAX: usize = 16 << 20;
@@ -207,10 +209,10 @@ impl Disk {
         self.direct.map_or(low32(SECTOR_SIZE), |alignment| alignment.offset)
     }
 
-    /// Where in the file `sector` is, from which `bytes` are to be transferred.
-    pub(super) fn place(&self, sector: u64, bytes: u64) -> Result<u64, RequestError> {
+    /// Where in the file `sector` is, from which `bytes` are to be transferred, at `most` so many at once.
+    pub(super) fn place(&self, sector: u64, bytes: u64, most: u64) -> Result<u64, RequestError> {
         let on_disk = sector.checked_add(bytes.div_ceil(SECTOR_SIZE)).is_some_and(|end| end <= self.sectors());
-        if !on_disk || bytes > TRANSFER_MAX {
+        if !on_disk || bytes > most {
             return Err(RequestError::Range { sector, bytes });
         }
         // No overflow: the sector is on the disk, whose size in bytes is a u64.
@@ -283,6 +285,13 @@ impl Disk {
         config.extend(sizes.into_iter().chain([queues]).chain(erases).flat_map(u32::to_le_bytes));
         config
     }
+}
+
+/// Bytes that a request of a driver that has accepted `features` may move: both limits are its if both are accepted (virtio 1.2,
+/// section 5.2.3).
+pub(super) const fn transfer_max(features: u64) -> u64 {
+    const LIMITS: u64 = 1 << VIRTIO_BLK_F_SIZE_MAX | 1 << VIRTIO_BLK_F_SEG_MAX;
+    if features & LIMITS == LIMITS { TRANSFER_MAX } else { TRANSFER_MAX_UNTOLD }
 }
 
 /// A power of two, at least a sector, that divides what the file is best read and written in; and whether it is a block device.

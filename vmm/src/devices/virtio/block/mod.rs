@@ -32,7 +32,7 @@ use crate::devices::bus::lock;
 use crate::memory::GuestMemory;
 use crate::sandbox::Kind;
 use direct::bounce;
-use disk::{Disk, ID_SIZE, TOPOLOGY, TRANSFER_MAX};
+use disk::{Disk, ID_SIZE, TOPOLOGY, transfer_max};
 use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
 use error::RequestError;
 use ring::{NO_ROOM, Operation, Ring};
@@ -58,6 +58,8 @@ pub struct Block {
     queue: usize,
     /// The driver did not accept FLUSH: it takes what is written for safe (virtio 1.2, section 5.2.6.2).
     write_through: bool,
+    /// Bytes that one request may move.
+    transfer_max: u64,
     complaints: Complaints,
 }
 
@@ -96,7 +98,17 @@ impl Block {
             None
         });
         let disk = Arc::clone(disk);
-        Self { disk, ring, queue_sizes, queue, write_through: true, complaints: Complaints::default() }
+        let mut lane = Self {
+            disk,
+            ring,
+            queue_sizes,
+            queue,
+            write_through: true,
+            transfer_max: 0,
+            complaints: Complaints::default(),
+        };
+        lane.reset();
+        lane
     }
 
     /// A request has failed. What the host is to blame for is said to whoever runs it, now and then; the guest hears of all.
@@ -125,12 +137,11 @@ impl Block {
 
     /// Finds out what the request asks for, and does what is neither a transfer nor a flush.
     fn understand(&self, memory: &GuestMemory, request: &Request) -> Result<Job, RequestError> {
-        if !request.is_well_formed() {
-            return Err(RequestError::Malformed);
-        }
-        let (kind, sector) = header(memory, request)?;
+        let header = if request.is_well_formed() { header(memory, request) } else { Err(RequestError::Malformed) };
         // Whatever becomes of it: a request that fails has cost as much.
-        lock(&self.disk.limiter).pay(moved(kind, request));
+        let bytes = header.as_ref().map_or(0, |(kind, _)| moved(*kind, request));
+        lock(&self.disk.limiter).pay(bytes.min(self.transfer_max));
+        let (kind, sector) = header?;
         // The last writable byte is the status; the caller saw that it is there.
         let room = length(&request.writable).saturating_sub(1);
         match kind {
@@ -167,9 +178,9 @@ impl Block {
             return Err(RequestError::ReadOnly);
         }
         let bytes = length(segments);
-        let offset = self.disk.place(sector, bytes)?;
+        let offset = self.disk.place(sector, bytes, self.transfer_max)?;
         let vectors = Vectors::new(memory, segments, direction)?;
-        if self.disk.direct.is_some_and(|alignment| !vectors.are_aligned(alignment.memory)) {
+        if self.disk.direct.is_some_and(|alignment| !vectors.are_aligned(alignment.memory, alignment.offset)) {
             bounce(&self.disk.file, direction, offset, memory, segments)?;
             return self.moved(direction, bytes).map(Job::Done);
         }
@@ -212,6 +223,12 @@ impl Block {
         Ok(Job::Done(0))
     }
 
+    /// There is no byte for a request's status. It wrote nothing to guest memory, but was one.
+    fn unanswered(&self) -> u32 {
+        lock(&self.disk.limiter).pay(0);
+        0
+    }
+
     /// The request whose status goes to `status` is over. How many bytes it wrote to guest memory.
     fn answer(&mut self, memory: &GuestMemory, status: GuestAddress, result: Result<u32, RequestError>) -> u32 {
         let (code, data) = match result {
@@ -230,14 +247,13 @@ impl Block {
     }
 }
 
-/// Bytes of data that a request of type `kind` wants to move, which is no more than one request may.
+/// Bytes of data that a request of type `kind` wants to move.
 fn moved(kind: u32, request: &Request) -> u64 {
-    let bytes = match kind {
+    match kind {
         VIRTIO_BLK_T_IN => length(&request.writable).saturating_sub(1),
         VIRTIO_BLK_T_OUT => length(&request.readable).saturating_sub(HEADER_SIZE as u64),
         _ => 0,
-    };
-    bytes.min(TRANSFER_MAX)
+    }
 }
 
 /// Type and sector from the request's header.
@@ -296,6 +312,7 @@ impl VirtioDevice for Block {
 
     fn activate(&mut self, features: u64) {
         self.write_through = features & (1 << VIRTIO_BLK_F_FLUSH) == 0;
+        self.transfer_max = transfer_max(features);
     }
 
     /// Another file, or a block device instead, may have other blocks on the host: they are a matter of speed, and a driver asks for
@@ -305,7 +322,7 @@ impl VirtioDevice for Block {
     }
 
     fn reset(&mut self) {
-        self.write_through = true;
+        self.activate(0);
     }
 
     fn ready(&mut self, _queue: usize) -> Ready {
@@ -343,7 +360,7 @@ impl VirtioDevice for Block {
         if self.ring.is_none() {
             return Some(self.handle(token.queue, memory, request));
         }
-        let Some(status) = status_address(request) else { return Some(0) };
+        let Some(status) = status_address(request) else { return Some(self.unanswered()) };
         let job = self.understand(memory, request);
         let flush = self.write_through;
         let (operation, moves) = match job {
@@ -376,7 +393,7 @@ impl VirtioDevice for Block {
     }
 
     fn handle(&mut self, _queue: usize, memory: &GuestMemory, request: &Request) -> u32 {
-        let Some(status) = status_address(request) else { return 0 };
+        let Some(status) = status_address(request) else { return self.unanswered() };
         let result = self.execute(memory, request);
         self.answer(memory, status, result)
     }

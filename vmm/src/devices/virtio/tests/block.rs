@@ -13,7 +13,8 @@ use super::disk;
 use super::driver::{BUFFERS, Driver, INDIRECT_FLAG, MEMORY_SIZE, NEXT, QUEUE_SIZE, WRITE};
 use crate::devices::bus::BusDevice;
 use crate::devices::virtio::block::{Alignment, Settings};
-use crate::devices::virtio::{Block, BlockError, VirtioDevice};
+use crate::devices::virtio::vectors::{Direction, Vectors};
+use crate::devices::virtio::{Block, BlockError, Segment, VirtioDevice};
 
 const IN: u32 = 0;
 const OUT: u32 = 1;
@@ -33,6 +34,8 @@ const DATA: u64 = BUFFERS + 0x1000;
 const STATUS: u64 = BUFFERS + 0x100;
 /// Bytes from [`BUFFERS`] on that a test compares.
 const SNAPSHOT: usize = 0x1_0000;
+const F_SIZE_MAX: u64 = 1 << 1;
+const F_SEG_MAX: u64 = 1 << 2;
 const F_FLUSH: u64 = 1 << 9;
 
 fn block(file: &TempFile, settings: Settings) -> Box<dyn VirtioDevice> {
@@ -238,6 +241,23 @@ fn direct_requests_may_lie_anywhere_in_memory() {
     assert!(std::fs::read(file.as_path()).unwrap()[..4096].iter().all(|byte| *byte == 0));
 }
 
+/// As the host's blocks of 4 KiB are: a piece that is no multiple of one is not for the file as it lies.
+#[test]
+fn pieces_are_whole_blocks_of_the_host() {
+    let file = disk(8);
+    let driver = driver(&file, false);
+    for (parts, expected) in [([3584, 512], false), ([4096, 4096], true), ([4096, 8192], true)] {
+        let mut at = DATA + 512;
+        let segments = parts.map(|length| {
+            at += u64::from(length);
+            Segment { address: GuestAddress(at - u64::from(length)), length }
+        });
+        let vectors = Vectors::new(&driver.memory, &segments, Direction::Read).unwrap();
+        assert_eq!(vectors.are_aligned(512, 4096), expected, "{parts:?}");
+        assert!(!vectors.are_aligned(4096, 512), "{parts:?}");
+    }
+}
+
 #[test]
 fn what_direct_requests_cannot_do_is_refused() {
     let file = disk(16);
@@ -432,11 +452,12 @@ fn what_the_host_fails_is_said_once_in_a_while() {
     );
 }
 
-/// A disk of `size` bytes of nothing, and a request for `segments` times `length` bytes from its start.
-fn large_request(size: u64, segments: usize, length: u32) -> (Driver, Vec<(u64, u32, bool)>) {
+/// A disk of `size` bytes of nothing, the driver of which has `refused` some of its features, and a request for `segments` times
+/// `length` bytes from its start.
+fn large_request(size: u64, segments: usize, length: u32, refused: u64) -> (Driver, Vec<(u64, u32, bool)>) {
     let file = TempFile::new().unwrap();
     file.as_file().set_len(size).unwrap();
-    let driver = driver(&file, false);
+    let driver = Driver::running(block(&file, Settings::default()), refused);
     put_header(&driver, IN, 0);
     let mut request = vec![(HEADER, 16, false)];
     request.extend(vec![(DATA, length, true); segments]);
@@ -446,17 +467,19 @@ fn large_request(size: u64, segments: usize, length: u32) -> (Driver, Vec<(u64, 
 
 #[test]
 fn a_request_has_a_most() {
-    // 24 of these are SIZE_MAX times SEG_MAX, 63 MiB.
-    for (segments, expected) in [(24, OK), (25, IOERR)] {
-        let (mut driver, request) = large_request(128 << 20, segments, (63 << 20) / 24);
+    // 24 of these are SIZE_MAX times SEG_MAX, 63 MiB. Who does not accept both has not been told of them.
+    for (segments, refused, expected) in
+        [(24, 0, OK), (25, 0, IOERR), (25, F_SIZE_MAX, OK), (25, F_SEG_MAX, OK), (25, F_SIZE_MAX | F_SEG_MAX, OK)]
+    {
+        let (mut driver, request) = large_request(128 << 20, segments, (63 << 20) / 24, refused);
         driver.request(&request);
-        assert_eq!(status(&driver), expected, "{segments} segments");
+        assert_eq!(status(&driver), expected, "{segments} segments, without {refused:#x}");
     }
 }
 
 #[test]
 fn many_requests_take_turns() {
-    let (mut driver, request) = large_request(512, 1, 512);
+    let (mut driver, request) = large_request(512, 1, 512, 0);
     driver.chain(0, &request);
     (0..QUEUE_SIZE).for_each(|_| driver.offer(0));
     assert!((3..=4).contains(&driver.kick()), "16, 16, and a look or two whether there is more");
@@ -465,7 +488,7 @@ fn many_requests_take_turns() {
 
 #[test]
 fn large_requests_take_turns() {
-    let (mut driver, request) = large_request(4 << 20, 8, 512 << 10);
+    let (mut driver, request) = large_request(4 << 20, 8, 512 << 10, 0);
     driver.chain(0, &request);
     (0..10).for_each(|_| driver.offer(0));
     // And one more look, since what was over at once has made room in the ring.

@@ -88,6 +88,17 @@ fn a_disk_that_has_had_its_share_waits_and_says_so() {
     assert_eq!((driver.used_index(), values()["read_ops"], values()["throttled"]), (1, 1, 2));
 }
 
+/// One without a place for its status, and one with too short a header.
+#[test]
+fn what_is_malformed_has_cost_as_much() {
+    for first in [&[(BUFFERS, 16, false)][..], &[(BUFFERS, 15, false), (BUFFERS + 0x800, 1, true)]] {
+        let (mut driver, counters) = throttled(Duration::from_secs(3600));
+        driver.chain(0, first);
+        driver.kick();
+        assert_eq!((driver.used_index(), counters.values()["throttled"]), (1, 1), "{first:x?}");
+    }
+}
+
 /// The second request is done when it is time, though the driver says nothing any more.
 #[test]
 fn what_waits_is_done_when_it_is_time() {
