@@ -199,7 +199,7 @@ impl Vm {
         saved: Option<&MachineState>,
     ) -> Result<Self, VmError> {
         check_vcpus(kvm, cpus)?;
-        let (cpuid, tsc_deadline) = processor(kvm, saved)?;
+        let (cpuid, tsc_deadline) = processor(kvm, nested, saved)?;
         let fd = create(kvm).map_err(ioctl("KVM_CREATE_VM"))?;
         // Both before the first vCPU (Documentation/virt/kvm/api.rst, 4.40 and 4.41): Intel's real mode needs them.
         fd.set_identity_map_address(layout::KVM_IDENTITY_MAP.start).map_err(ioctl("KVM_SET_IDENTITY_MAP_ADDR"))?;
@@ -282,12 +282,12 @@ impl Vm {
 
 /// What processor the guest finds: the CPUID table that KVM supports, as far as it can be saved, or the one that was; and whether it
 /// has the TSC deadline timer.
-fn processor(kvm: &Kvm, saved: Option<&MachineState>) -> Result<(CpuId, bool), VmError> {
+fn processor(kvm: &Kvm, nested: bool, saved: Option<&MachineState>) -> Result<(CpuId, bool), VmError> {
     let here = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(ioctl("KVM_GET_SUPPORTED_CPUID"))?;
     let here = cpuid::without_unsaved(here);
     let tsc_deadline = kvm.check_extension(Cap::TscDeadlineTimer);
     let Some(saved) = saved else { return Ok((here, tsc_deadline)) };
-    model::check(&saved.cpuid, here.as_slice())?;
+    model::check(&cpuid::seen(&saved.cpuid, nested), &cpuid::seen(here.as_slice(), nested))?;
     if saved.tsc_deadline && !tsc_deadline {
         return Err(VmError::Deadline);
     }

@@ -79,6 +79,16 @@ pub fn without_unsaved(mut supported: CpuId) -> CpuId {
     supported
 }
 
+/// What a guest sees of `table` that may run VMs if they may be `nested`. What it has never seen it cannot miss.
+#[must_use]
+pub fn seen(table: &[kvm_cpuid_entry2], nested: bool) -> Vec<kvm_cpuid_entry2> {
+    let mut table = table.to_vec();
+    if !nested {
+        table.iter_mut().for_each(hide_virtualization);
+    }
+    table
+}
+
 /// The table for vCPU `index`, from the one that KVM supports.
 pub fn for_vcpu(supported: &CpuId, index: u16, basis: Basis) -> Result<CpuId, vmm_sys_util::fam::Error> {
     let entries = supported.as_slice();

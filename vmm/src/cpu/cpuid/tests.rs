@@ -2,6 +2,7 @@
 //! The table as a kernel reads it: each way to find out the topology, against each other.
 
 use super::*;
+use crate::cpu::model::{self, ModelError};
 
 fn leaf(function: u32, index: u32, words: [u32; 4]) -> kvm_cpuid_entry2 {
     let [eax, ebx, ecx, edx] = words;
@@ -187,6 +188,18 @@ fn virtualization_is_the_guests_unless_it_is_switched_off() {
         assert_eq!(get(&amd, LEAF_EXTENDED_FEATURES, 0).ecx & ECX_SVM != 0, nested);
         let svm = get(&amd, LEAF_SVM, 0);
         assert_eq!([svm.eax, svm.ebx, svm.ecx, svm.edx] != [0; 4], nested);
+    }
+}
+
+#[test]
+fn what_a_guest_has_never_seen_it_does_not_miss() {
+    for host in [intel(), amd()] {
+        let without = seen(host.as_slice(), false);
+        assert_ne!(without, host.as_slice());
+        assert_eq!(seen(host.as_slice(), true), host.as_slice());
+        let check = |nested| model::check(&seen(host.as_slice(), nested), &seen(&without, nested));
+        assert_eq!(check(false), Ok(()));
+        assert!(matches!(check(true), Err(ModelError::Less { .. })));
     }
 }
 
