@@ -83,12 +83,10 @@ impl OutputFile {
             false => Ok(()),
         };
         match self.file.take() {
+            // It stays where it is if it fails: this may be called where nothing can be removed any more.
             Some(mut file) => match prepare(&mut file) {
                 Ok(()) => Ok(file),
-                Err(error) => {
-                    self.file = Some(file);
-                    Err(FileFault::Io(error).of(self.field, &self.path))
-                }
+                Err(error) => Err(FileFault::Io(error).of(self.field, &self.path)),
             },
             // Only this function takes the file, and it consumes the rest.
             None => Err(FileFault::Missing.of(self.field, &self.path)),

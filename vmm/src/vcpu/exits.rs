@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use kvm_ioctls::{VcpuExit, VcpuFd};
+use vm_memory::GuestMemoryBackend;
 
 use super::Shared;
 use super::internal::InternalError;
@@ -86,14 +87,16 @@ fn asked(request: GuestRequest, shared: &Shared) -> After {
 /// What a page that the host does not have means, and which it is, where KVM says so
 /// (`KVM_EXIT_MEMORY_FAULT`).
 fn unbacked(range: Option<(u64, u64)>, shared: &Shared) -> String {
-    said_of_unbacked(range, HeldMemory::of(&shared.memory).is_some())
+    let saved = shared.memory.iter().any(|region| region.source().is_some());
+    said_of_unbacked(range, HeldMemory::of(&shared.memory).is_some(), saved)
 }
 
-/// The same of a guest whose memory is partly `held`, or not.
-fn said_of_unbacked(range: Option<(u64, u64)>, held: bool) -> String {
+/// The same of a guest whose memory is partly `held`, or not, and whose memory was `saved` in a file, or not.
+fn said_of_unbacked(range: Option<(u64, u64)>, held: bool, saved: bool) -> String {
     let at = range.map(|(start, length)| format!(" at guest physical address {start:#x}, {length:#x} bytes"));
     let or = if held { ", or the guest has used memory that it had given back" } else { "" };
-    format!("the host could not back a page of guest memory{}{or}", at.unwrap_or_default())
+    let file = if saved { ", or the file memory of its snapshot has become shorter" } else { "" };
+    format!("the host could not back a page of guest memory{}{or}{file}", at.unwrap_or_default())
 }
 
 /// What it is counted as.
@@ -116,12 +119,15 @@ mod tests {
     #[test]
     fn a_page_that_the_host_does_not_have_is_named_if_it_says_which() {
         assert_eq!(
-            said_of_unbacked(Some((0x1_0000_2000, 4096)), false),
+            said_of_unbacked(Some((0x1_0000_2000, 4096)), false, false),
             "the host could not back a page of guest memory at guest physical address 0x100002000, 0x1000 bytes"
         );
-        assert_eq!(said_of_unbacked(None, false), "the host could not back a page of guest memory");
+        assert_eq!(said_of_unbacked(None, false, false), "the host could not back a page of guest memory");
         let held =
             "the host could not back a page of guest memory, or the guest has used memory that it had given back";
-        assert_eq!(said_of_unbacked(None, true), held);
+        assert_eq!(said_of_unbacked(None, true, false), held);
+        let saved =
+            "the host could not back a page of guest memory, or the file memory of its snapshot has become shorter";
+        assert_eq!(said_of_unbacked(None, false, true), saved);
     }
 }
