@@ -45,10 +45,12 @@ RESULTS := target/bench/results.json
 REPORT  := target/bench/report.html
 SENT    := target/bench/results-to-send.json.zst
 comma   := ,
-# Earlier results are set aside under the time of their last boot, never overwritten.
+# Earlier results are set aside under the time of their last boot, never overwritten, unless a sweep holds its lock on them.
 define sweep
 benches/packages.sh kernel && mkdir -p target/bench && \
-if [ -e $(RESULTS) ]; then mv -v $(RESULTS) "target/bench/results-$$(date -r $(RESULTS) +%Y%m%d-%H%M%S).json"; fi && \
+if [ -e $(RESULTS) ]; then \
+flock --nonblock $(RESULTS) mv -v $(RESULTS) "target/bench/results-$$(date -r $(RESULTS) +%Y%m%d-%H%M%S).json" || \
+{ echo 'make: $(RESULTS): cannot be set aside; if another sweep writes it, that must end first' >&2; exit 1; }; fi && \
 $(BENCH) run $(1) --out $(RESULTS) && $(BENCH) show $(RESULTS) && $(BENCH) report $(RESULTS) -o $(REPORT) && \
 echo "==> $(RESULTS) and $(REPORT)" && \
 if grep -q '"kvm": "real"' $(RESULTS); then $(BENCH) scrub $(RESULTS) -o $(SENT) && \
@@ -129,9 +131,10 @@ userland: ## the Debian disk with programs that keep a VM at work (fio, iperf3, 
 	@benches/packages.sh rootfs
 	@benches/userland/debian.sh --work
 
-packages: toolchain ## Debian packages of flatboot, flatboot-bench and the firmware in target/packages; KERNEL=cloud: its kernel's, too
+packages: toolchain ## Debian packages of flatboot, flatboot-bench and the firmware in target/packages; KERNEL=cloud: its kernel's for real KVM, too
 	@benches/packages.sh firmware packages $(if $(filter cloud,$(KERNEL)),kernel cloud)
-	@vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$(guest-kernel/cloud.sh)")
+	@$(if $(filter cloud,$(KERNEL)),kernel="$$(EMULATION=0 guest-kernel/cloud.sh)" &&) \
+		vmm/debian/build.sh $(if $(filter cloud,$(KERNEL)),"$$kernel")
 
 packages-test: host packages ## lintian on them; then they are installed in a clean Debian 12, where VMs run, by hand and under systemd
 	lintian --fail-on error,warning target/packages/flatboot*.deb
@@ -204,15 +207,16 @@ work: host ## what guests get done, under flatboot and QEMU: network and disk, R
 	@$(call sweep,--work net$(comma)vhost$(comma)disk --memory 1G --vmm flatboot$(comma)qemu --runs '$(RUNS)' --timeout 600)
 
 spec: host ## every promise of docs/SPECIFICATION.md put to the test: PROMISES='speed boots' RUNS=10; KERNEL=cloud
-	@benches/packages.sh kernel
+	@benches/packages.sh kernel rootfs firmware esp net work
+	@benches/packages.sh browser || echo 'make: no browser could be installed: the report is not tested in one' >&2
 	@$(WITH_KERNEL) FLATBOOT_TIMES='$(RUNS)' $(BENCH) spec --runs '$(RUNS)' $(PROMISES)
 
 fuzz: fuzz-words toolchain fuzzer ## fuzzing guided by coverage: SECONDS=300 for all TARGETS='api_request vm_config'; INPUT=FILE repeats one
 	@benches/packages.sh fuzz
 	@$(fuzz_run) --cargo-fuzz '$(FUZZER)' $(TARGETS)
 
-clean: ## remove what cargo built (the cache stays)
-	cargo clean
+clean: ## remove what cargo built (the cache stays, and so do results and packages in target)
+	rm -rf target/debug target/release target/x86_64-unknown-linux-gnu target/packaged
 
 toolchain:
 	@command -v cargo >/dev/null || { echo 'make: no cargo: install a current stable Rust toolchain first' >&2; exit 1; }

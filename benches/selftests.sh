@@ -114,9 +114,9 @@ choose() {
 # Sets vmlinux and selftests, the directory of the initramfs.
 find_artifacts() {
 	[ -x "$bin/flatboot-bench" ] || die "$bin/flatboot-bench is missing: make build"
-	vmlinux=${FLATBOOT_GUEST_KERNEL:-$(guest-kernel/build.sh "$kernel")}/vmlinux
+	vmlinux=${FLATBOOT_GUEST_KERNEL:-$(guest-kernel/build.sh "$kernel")}/vmlinux || exit 2
 	[ -r "$vmlinux" ] || die "FLATBOOT_GUEST_KERNEL=${FLATBOOT_GUEST_KERNEL:-}: there is no vmlinux in it"
-	selftests=$(guest-kernel/tests/selftests.sh)
+	selftests=$(guest-kernel/tests/selftests.sh) || exit 2
 	[[ " ${names[*]} " != *" stress "* ]] || [ -e "$selftests/with-stress.cpio" ] ||
 		die "the test stress needs stress-ng: apt-get install stress-ng"
 }
@@ -125,6 +125,9 @@ main() {
 	parse "$@"
 	choose
 	find_artifacts
+	mkdir -p "$keep"
+	exec 9>"$keep/lock"
+	flock --nonblock 9 || die "another run is writing $keep"
 	local mode consoles=()
 	for mode in "${modes[@]}"; do
 		run_mode "$mode"

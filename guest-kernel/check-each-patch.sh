@@ -22,10 +22,17 @@ its kernel may not complain. The first one takes 4 to 5 minutes on two idle core
 What has passed is remembered with the content of all that it was made of, so another call begins at the first patch
 that has changed.
 
-Exit status: 0 if all have passed; 1 at the first that has not.
+Exit status: 0 if all have passed; 1 at the first that has not; 2 if none could be tried.
 
 Environment: KERNEL_SRC, JOBS, FLATBOOT_CACHE as of guest-kernel/build.sh
 EOF
+}
+
+# Until there is a tree to apply patches to, nothing is said of them.
+status=2
+die() {
+	printf 'guest-kernel/check-each-patch.sh: %s\n' "$*" >&2
+	exit "$status"
 }
 
 # An option comes with its patch: before that, it is no fault that it is missing.
@@ -101,7 +108,8 @@ main() {
 	flock -n 9 || die "this runs already"
 	work=$(mktemp -d "$cache/.build-each-patch.XXXXXX")
 	copy_source
-	"$bin/flatboot-bench" initramfs "$work/initramfs"
+	"$bin/flatboot-bench" initramfs "$work/initramfs" || die "there is no initramfs"
+	status=1
 	for i in "${!all[@]}"; do
 		check_patch "$i"
 	done

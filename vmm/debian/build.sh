@@ -44,6 +44,11 @@ build() {
 	firmware=$("$tree/firmware/build.sh" release)
 }
 
+# Of the crates in the programs.
+notices() {
+	(cd "$tree" && cargo metadata --format-version 1 --locked --filter-platform "$target") | perl "$here/notices.pl"
+}
+
 # What debian/rules installs, beside debian/.
 stage() {
 	local stage=$1 version
@@ -62,6 +67,7 @@ stage() {
 	cp "$here/flatboot@.service" "$stage/unit/"
 	cp "$here/README" "$tree"/docs/*.md "$stage/docs/"
 	cp "$tree/CHANGELOG.md" "$stage/docs/NEWS"
+	notices >"$stage/docs/NOTICES"
 	cp "$firmware/FLATBOOT.fd" "$stage/firmware/"
 	(cd "$stage" && ls manuals/flatboot-bench*.1) >"$stage/debian/flatboot-bench.manpages"
 	cat >"$stage/debian/changelog" <<-EOF
@@ -78,8 +84,10 @@ stage() {
 main() {
 	[ $# -le 1 ] || { say "takes one directory at the most, got: $*"; exit 2; }
 	[ $# -eq 0 ] || ls "$1"/linux-image-*.deb >/dev/null || { say "$1: has no linux-image-*.deb"; exit 1; }
-	# Not in /tmp, where programs may not be allowed to run.
 	mkdir -p "$tree/target"
+	exec 9>"$tree/target/packages.lock"
+	flock --nonblock 9 || { say "$out: another build writes there; let it end first"; exit 1; }
+	# Not in /tmp, where programs may not be allowed to run.
 	work=$(mktemp -d -p "$tree/target")
 	trap 'rm -rf "$work"' EXIT
 	build

@@ -18,7 +18,8 @@ build_in() {
 	git -C "$clone" -c advice.detachedHead=false checkout --quiet "$commit"
 	export FLATBOOT_CACHE=$clone/cache EDK2_SRC=$edk2
 	mkdir "$FLATBOOT_CACHE"
-	[ -z "$with_kernel" ] || kernel=$("$clone/guest-kernel/cloud.sh")
+	# As make packages has it.
+	[ -z "$with_kernel" ] || kernel=$(EMULATION=0 "$clone/guest-kernel/cloud.sh")
 	"$clone/vmm/debian/build.sh" ${kernel:+"$kernel"} >/dev/null
 	mv "$clone/target/packages" "$clone.debs"
 	rm -rf "$clone"

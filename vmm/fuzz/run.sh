@@ -5,7 +5,11 @@ set -euo pipefail
 from=$PWD
 cd "$(dirname "$0")"
 
-seconds=300 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flatboot/fuzz cargo_fuzz=cargo-fuzz input='' check=0 keep=0 targets=()
+root=${FLATBOOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flatboot}
+# Where make puts it.
+cargo_fuzz=$root/tools/bin/cargo-fuzz
+[ -x "$cargo_fuzz" ] || cargo_fuzz=cargo-fuzz
+seconds=300 cache=$root/fuzz input='' check=0 keep=0 targets=()
 build=${CARGO_TARGET_DIR:-$PWD/target}
 # Seconds between two lines that say how far it is.
 pace=15
@@ -14,7 +18,8 @@ child=''
 
 usage() {
 	cat <<EOT
-Usage: vmm/fuzz/run.sh [--seconds N] [--cache DIR] [--cargo-fuzz FILE] [--check] [--input FILE] [TARGET]...
+Usage: vmm/fuzz/run.sh [--seconds N] [--cache DIR] [--cargo-fuzz FILE] [--check] [--keep]
+                       [--input FILE] [TARGET]...
 
   TARGET             a file in vmm/fuzz/fuzz_targets, without .rs (default: all of them)
   --seconds N        for all targets together (default: $seconds)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 # Builds the package's host tests and runs them: once as they are, once watched by AddressSanitizer and
-# UndefinedBehaviorSanitizer. Fails if one of them fails.
+# UndefinedBehaviorSanitizer. Exit status 1 if one of them fails or does not build, 2 if they cannot be tried here.
 #
 #   run.sh EDK2 OUT
 #
@@ -11,9 +11,10 @@
 # Needs gcc, make, python3 and libcmocka-dev.
 set -euo pipefail
 
+status=2
 fail() {
     echo "$0: $*" >&2
-    exit 1
+    exit "$status"
 }
 
 [ $# -eq 2 ] || fail "$# arguments: must be 2, EDK2 and OUT"
@@ -41,6 +42,7 @@ for name in build_rule tools_def target; do
     cp -- "$edk2/BaseTools/Conf/$name.template" "$out/Conf/$name.txt"
 done
 
+status=1
 export WORKSPACE=$out
 export PACKAGES_PATH=$out/packages:$firmware:$edk2
 export EDK_TOOLS_PATH=$edk2/BaseTools
