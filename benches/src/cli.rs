@@ -416,8 +416,8 @@ pub(crate) struct ExecArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// End the program, and the host, after this time; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    /// End the program, and the host, after this time; 0 for never, as it is by default with --tty
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, default_value_if("tty", "true", "0"))]
     pub(crate) timeout: u64,
     /// Connect the program to this terminal
     #[arg(long)]

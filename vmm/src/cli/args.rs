@@ -40,7 +40,7 @@ Examples:
   flatboot run --config vm.json
       Write the configuration to a file, then start a VM from it.
 
-  flatboot --api-socket path=/run/vm.sock
+  flatboot --api-socket path=vm.sock
       Wait for requests of Cloud Hypervisor's API; vm.create creates a VM.
 
   flatboot run --restore /var/lib/vm/snapshot --serial file=console
