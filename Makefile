@@ -45,7 +45,8 @@ RESULTS := target/bench/results.json
 REPORT  := target/bench/report.html
 SENT    := target/bench/results-to-send.json.zst
 comma   := ,
-# Earlier results are set aside under the time of their last boot, never overwritten, unless a sweep holds its lock on them.
+# Earlier results are set aside under the time of their last boot, never overwritten; those that a sweep still writes, which it has
+# locked, stay where they are.
 define sweep
 benches/packages.sh kernel && mkdir -p target/bench && \
 if [ -e $(RESULTS) ]; then \
