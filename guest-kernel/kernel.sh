@@ -71,8 +71,10 @@ apply_patches() {
 	done
 }
 
+# Not with another compiler or other flags that the caller's environment has: the key knows nothing of them.
 kmake() {
-	make -C "$work/src" O="$work/out" ARCH=x86_64 KBUILD_BUILD_USER=flatboot KBUILD_BUILD_HOST=flatboot \
+	env -u LLVM -u LLVM_IAS -u CC -u CROSS_COMPILE -u KCFLAGS -u KAFLAGS -u KCPPFLAGS -u LOCALVERSION -u MAKEFLAGS -u MFLAGS \
+		make -C "$work/src" O="$work/out" ARCH=x86_64 KBUILD_BUILD_USER=flatboot KBUILD_BUILD_HOST=flatboot \
 		KBUILD_BUILD_TIMESTAMP='1970-01-01' KBUILD_BUILD_VERSION=1 "$@"
 }
 

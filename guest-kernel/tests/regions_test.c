@@ -11,11 +11,13 @@
 /* Small, so that each page can be looked at. */
 #define PAGES_PER_SECTION	64UL
 #define MAX_ORDER_NR_PAGES	8UL
+#define CONFIG_MEMMAP_HELD	1
 #include "fake_memory.h"
 #include "memmap_regions.c"
 
 /* What was seen, so that a round that never has it is found. */
 static long nr_shared, nr_offline, nr_shared_zones, nr_memmap_only;
+static long nr_held, nr_too_high, nr_too_much;
 
 /* The region of the table that has a part of the section, or -1. */
 static int table_region_of(const struct memmap_plan *plan, unsigned long section_nr)
@@ -100,11 +102,64 @@ static void check_sections(struct memmap_plan *plan)
 		ordinal++;
 	}
 	CHECK(ordinal == plan->nr_sections);
-	CHECK(plan->extents[plan->nr_extents].first == ordinal);
 	CHECK(memmap_plan_ordinal(plan, 0) == -1);
 	CHECK(memmap_plan_ordinal(plan, base_pfn - 1) == -1);
 	CHECK(memmap_plan_ordinal(plan, base_pfn + PAGES) == -1);
 }
+
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+/* What is said of a held region that the plan has, or does not have. */
+static void check_held_region(struct memmap_plan *plan, const struct memmap_region *r, long ordinal)
+{
+	unsigned long pfn = PHYS_PFN(r->base), end = PHYS_PFN(r->base + r->length);
+
+	for (; pfn < end; pfn += PAGES_PER_SECTION) {
+		CHECK(memmap_plan_held_ordinal(plan, pfn) == ordinal);
+		CHECK(memmap_plan_ordinal(plan, pfn) == -1);
+		if (ordinal < 0)
+			continue;
+		CHECK(plan->sections[ordinal].blocks == BLOCKS_PER_SECTION);
+		CHECK(memmap_plan_pfn(plan, ordinal) == pfn);
+		ordinal++;
+	}
+}
+
+/* Held regions come after all others, whole, until one is too much; nothing is to do in any. */
+static unsigned long check_held(int nid)
+{
+	unsigned long room = PFN_PHYS(NODE_DATA(nid)->node_present_pages) / 256 /
+			     sizeof(struct memmap_section);
+	struct memmap_plan *plan = memmap_plans[nid];
+	unsigned long sections = 0, nr, i;
+	bool full = false;
+
+	for (i = 0; i < nr_table; i++) {
+		const struct memmap_region *r = &table[i];
+		bool too_high = r->base + r->length - 1 > addressable_end;
+
+		if (r->nid != nid || !(r->flags & MEMMAP_HANDOFF_REGION_HELD))
+			continue;
+		nr = PHYS_PFN(r->length) / PAGES_PER_SECTION;
+		full |= !too_high && sections + nr > room;
+		nr_too_high += too_high;
+		nr_too_much += full;
+		if (plan)
+			check_held_region(plan, r, too_high || full ? -1 : plan->nr_sections + sections);
+		if (!too_high && !full)
+			sections += nr;
+	}
+	nr_held += sections;
+	if (plan)
+		CHECK(plan->nr_planned == plan->nr_sections + sections);
+	return sections;
+}
+#else
+static unsigned long check_held(int nid)
+{
+	nr_held = nr_too_high = nr_too_much = 1;
+	return 0;
+}
+#endif
 
 /* Ranges are sorted and disjoint, each of one zone, and just what is deferred. */
 static void check_ranges(struct memmap_plan *plan)
@@ -183,8 +238,9 @@ static void one_round(void)
 	memmap_plan_all();
 	for (nid = 0; nid < NODES; nid++) {
 		struct memmap_plan *plan = memmap_plans[nid];
+		unsigned long held = check_held(nid);
 
-		CHECK(!!plan == (NODE_DATA(nid)->first_deferred_pfn != ULONG_MAX));
+		CHECK(!!plan == (NODE_DATA(nid)->first_deferred_pfn != ULONG_MAX || held));
 		if (!plan)
 			continue;
 		CHECK(plan->nid == nid && plan->first_pfn == NODE_DATA(nid)->first_deferred_pfn);
@@ -192,6 +248,7 @@ static void one_round(void)
 		check_sections(plan);
 		check_extents(plan);
 		check_zones(plan);
+		CHECK(plan->extents[plan->nr_extents].first == plan->nr_sections + held);
 	}
 	check_offline();
 	forget_plans();
@@ -202,6 +259,7 @@ int main(void)
 	for (test_round = 0; test_round < 2000; test_round++)
 		one_round();
 	CHECK(nr_shared && nr_offline && nr_shared_zones && nr_memmap_only);
+	CHECK(nr_held && nr_too_high && nr_too_much);
 	printf("regions_test: %ld checks passed\n", checks);
 	return 0;
 }

@@ -21,7 +21,7 @@ enum kind { HOLE, FREE, RESERVED, MEMMAP };
 
 static u8 kinds[PAGES], nodes[PAGES];
 static unsigned long base_pfn;		/* of kinds[0]; aligned to sections */
-static struct memmap_region table[SECTIONS];
+static struct memmap_region table[SECTIONS + 8];
 static unsigned int nr_table;
 static pg_data_t test_nodes[NODES];
 static struct mem_section test_sections[SECTIONS];
@@ -30,6 +30,7 @@ static void *allocs[MAX_ALLOCS];	/* to be freed with the round */
 static unsigned int nr_allocs;
 static bool ragged;			/* free ranges end within pages */
 static bool elsewhere;			/* a node may have memory for another one's plan */
+static u64 addressable_end;		/* last byte that can be in the direct mapping */
 static long checks;
 static int test_round;
 
@@ -79,6 +80,13 @@ static unsigned long random_below(unsigned long n)
 	rng ^= rng >> 7;
 	rng ^= rng << 17;
 	return rng % n;
+}
+
+struct range { u64 start, end; };
+
+static inline struct range mhp_get_pluggable_range(bool need_mapping)
+{
+	return (struct range) { 0, addressable_end };
 }
 
 unsigned int memmap_handoff_nr_regions(void)
@@ -291,6 +299,30 @@ static void random_table(void)
 	}
 }
 
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+/* Behind all of that, of any node; some of it is too high, or more than there is room for. */
+static void random_held(void)
+{
+	unsigned long section = SECTIONS + 8 + random_below(4), length;
+	int n, nid;
+
+	for (n = random_below(8); n; n--) {
+		length = 1 + random_below(8);
+		table[nr_table++] = (struct memmap_region) {
+			.base = PFN_PHYS(base_pfn + section_nr_to_pfn(section)),
+			.length = PFN_PHYS(section_nr_to_pfn(length)),
+			.nid = random_below(NODES),
+			.flags = MEMMAP_HANDOFF_REGION_HELD,
+		};
+		section += length + random_below(3);
+	}
+	addressable_end = random_below(2) ? U64_MAX :
+		PFN_PHYS(base_pfn + section_nr_to_pfn(SECTIONS + 8 + random_below(40))) - 1;
+	for (nid = 0; nid < NODES; nid++)
+		NODE_DATA(nid)->node_present_pages = 1 + random_below(random_below(2) ? 20 : PAGES);
+}
+#endif
+
 static void random_memory(void)
 {
 	unsigned long i;
@@ -304,6 +336,9 @@ static void random_memory(void)
 		random_deferred(nid);
 	random_zones();
 	random_table();
+#ifdef MEMMAP_HANDOFF_REGION_HELD
+	random_held();
+#endif
 	list_reserved();
 	ragged = random_below(2);
 	elsewhere = random_below(2);
