@@ -468,6 +468,7 @@ fn held_memory_changes_nothing_else() {
         (513 * MIB, TIB, 5 * GIB),
         (GIB + 512 * MIB, TIB, 5 * GIB),
         (64 * GIB, 64 * GIB, 68 * GIB),
+        (65 * GIB, 64 * GIB, 72 * GIB),
     ] {
         let (without, with) = (plan(size, 0), planned(&with_held(size, held), UNKNOWN).expect("a plan"));
         assert_eq!(with.held(), Some(GpaRange::of(start, held)));

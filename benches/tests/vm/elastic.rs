@@ -28,11 +28,10 @@ const SAVED: &str = "elastic::memory_that_is_being_saved_stays_as_large";
 const POISONED: &str = "elastic::memory_that_is_faulty_goes";
 const NEEDED: [(&str, &str); 2] = [(SAVED, "CONFIG_HIBERNATION_SNAPSHOT_DEV"), (POISONED, "CONFIG_MEMORY_FAILURE")];
 
-pub(crate) fn trials() -> [Trial; 10] {
+pub(crate) fn trials() -> [Trial; 9] {
     [
         ("elastic::memory_comes_is_used_and_goes", changes as fn(&Lab) -> Result<(), Failed>),
         ("elastic::held_memory_costs_nothing", held),
-        ("elastic::held_memory_is_in_no_memory_block", blocks),
         ("elastic::memory_comes_to_a_guest_that_is_short_of_it", short),
         ("elastic::full_memory_goes", laden),
         ("elastic::memory_that_is_pinned_stays_and_the_rest_goes", pinned),
@@ -164,15 +163,6 @@ put vmm.shutdown; wait $pid
     );
     let own = total_held <= total && total <= total_held + HELD_KIB;
     require(host_held <= host + HELD_KIB && own, seen)
-}
-
-/// Held memory begins at 69 GiB: so no memory block, whose memory an administrator can take offline as a whole, has more than 1 GiB.
-fn blocks(lab: &Lab) -> Result<(), Failed> {
-    const GIB: u64 = 65;
-    let memory = format!("size={GIB}G,max={}G", 2 * GIB);
-    let ended = lab.passes(&lab.guest().memory(&memory).checks("meminfo"))?;
-    let blocks = ended.report("meminfo").and_then(|meminfo| meminfo["blocks"].as_u64()).ok_or("no blocks")?;
-    require(blocks >= GIB, || format!("{memory}: {blocks} memory blocks"))
 }
 
 /// No page may take longer to come, in an emulated host that has little of its machine.

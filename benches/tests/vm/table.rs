@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("table::is_believed_once_under_qemu", believed_once),
     ("table::what_fw_cfg_may_not_have", refused),
     ("table::asks_for_all_memory", asks_for_all),
+    ("table::held_memory_is_in_no_memory_block", no_block_has_held),
 ];
 
 const MIB: u64 = 1 << 20;
@@ -160,6 +161,30 @@ fn asks_for_all(lab: &Lab) -> Result<(), Failed> {
             lab.passes(&guest.checks("dmesg=bytes of the arenas are more than they may have,meminfo,alloc,calm"))?;
         let total = ended.report("meminfo").and_then(|meminfo| meminfo["total_kib"].as_u64()).unwrap_or_default();
         require(total > 900 << 10, || format!("MemTotal {total} KiB"))?;
+    }
+    Ok(())
+}
+
+/// Held memory may begin right behind RAM. A memory block, which an administrator can take offline as a whole, has none of it, and is
+/// smaller than it would be.
+fn no_block_has_held(lab: &Lab) -> Result<(), Failed> {
+    const MEMORY: u64 = 4224;
+    const BLOCK: u64 = 128;
+    let region = |base, length, flags| Region { base: base * MIB, length: length * MIB, node: 0, flags };
+    let low = region(1, 511, RegionFlags::empty());
+    let high = region(4096, MEMORY - 512, RegionFlags::empty());
+    let held = |base| region(base, 1024, RegionFlags::HELD);
+    for (base, blocks) in [(8192, MEMORY / BLOCK / 2 + 1), (4096 + MEMORY - 512, MEMORY / BLOCK)] {
+        let regions = [low, high, held(base)];
+        let mut table = vec![0; encoded_len(regions.len(), 0)];
+        encode(&regions, &[], &mut table)?;
+        let file = lab.path("held.bin");
+        fs::write(&file, table)?;
+        let guest = lab.guest().memory(&format!("size={MEMORY}M"));
+        let guest = guest.options(["--study".to_owned(), format!("handoff_file={}", file.display())]);
+        let ended = lab.passes(&guest.checks("dmesg=memmap_handoff: 3 regions,meminfo,calm"))?;
+        let seen = ended.report("meminfo").and_then(|meminfo| meminfo["blocks"].as_u64()).ok_or("no blocks")?;
+        require(seen == blocks, || format!("held from {base} MiB: {seen} memory blocks, not {blocks}"))?;
     }
     Ok(())
 }

@@ -168,12 +168,14 @@ fn regions(runs: &[(GpaRange, u32)], input: &PlanInput) -> Vec<Region> {
 /// Where held memory is: above all RAM, from a whole GiB on, so that it can be mapped by the largest pages.
 fn held(input: &PlanInput, ram: &[GpaRange], width: AddressWidth) -> Result<Option<GpaRange>, PlanError> {
     const ALIGNMENT: u64 = 1 << 30;
+    /// A memory block of the guest's kernel, which is a device of its own, has no held memory: at most so many blocks are to have RAM.
+    const BLOCKS: u64 = 32;
 
     if input.held == 0 {
         return Ok(None);
     }
-    let end_of_ram = ram.last().map_or(ABOVE_4G, |range| range.end());
-    let start = end_of_ram.max(ABOVE_4G).next_multiple_of(ALIGNMENT);
+    let end_of_ram = ram.last().map_or(ABOVE_4G, |range| range.end()).max(ABOVE_4G);
+    let start = end_of_ram.next_multiple_of((end_of_ram / BLOCKS).next_power_of_two().max(ALIGNMENT));
     let room = width.end().saturating_sub(start);
     if input.held > room {
         let size = input.size().0;
