@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VRING_AVAIL_F_NO_INTERRUPT};
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 use vmm_sys_util::eventfd::EventFd;
@@ -306,7 +306,12 @@ impl Queues {
             }
         };
         if !turn.held.is_empty() {
-            device.put_back(self.put_back(index, turn.held.len()));
+            let forever = self.put_back(index, turn.held.len());
+            device.put_back(forever);
+            if forever {
+                // It has lost what was too large, and there may be more; the driver has nothing to notify it of.
+                next = Next::After(Duration::ZERO);
+            }
         }
         if turn.announce {
             self.announce(index);
@@ -602,6 +607,11 @@ fn give(queue: &mut Queue, memory: &GuestMemory, done: &[(u16, u32)]) -> Result<
     // Which writes the index, behind all elements.
     queue.add_used(memory, last, written)?;
     let last_is_wanted = queue.needs_notification(memory)?;
+    if !queue.event_idx_enabled() {
+        // Of which the crate knows nothing; it has put a barrier before this (virtio 1.2, section 2.7.7.2).
+        let flags = memory.read_obj(GuestAddress(queue.avail_ring())).map_err(virtio_queue::Error::GuestMemory)?;
+        return Ok(u32::from(u16::from_le(flags)) & VRING_AVAIL_F_NO_INTERRUPT == 0);
+    }
     if last_is_wanted || others.is_empty() {
         return Ok(last_is_wanted);
     }

@@ -16,7 +16,7 @@ pub(super) const QUEUE_SIZE: u16 = 32;
 /// Tables and rings are below; buffers are from here on.
 pub(super) const BUFFERS: u64 = 0x1_0000;
 const DESCRIPTORS: u64 = 0x1000;
-const AVAILABLE: u64 = 0x4000;
+pub(super) const AVAILABLE: u64 = 0x4000;
 const USED: u64 = 0x6000;
 /// Where indirect tables go.
 const INDIRECT: u64 = 0x8000;

@@ -135,7 +135,8 @@ fn a_reset_does_not_wait_and_is_over_when_the_request_is() {
     hung.finish.send(()).unwrap();
     hung.until(STATUS, 0);
     assert_eq!((hung.driver.used_index(), hung.driver.get(0x60)), (0, 0), "neither completed nor told");
-    // And it starts again.
+    // The device hears of it without anything else happening. And it starts again.
+    hung.expect(&[Call::Reset]);
     hung.driver.start(0);
     hung.request();
     hung.expect(&[Call::Reset, Call::Activate, Call::Begin]);

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use proptest::prelude::*;
+use vm_memory::{Bytes, GuestAddress};
 
-use super::driver::{Driver, MEMORY_SIZE, QUEUE_SIZE};
+use super::driver::{AVAILABLE, Driver, MEMORY_SIZE, QUEUE_SIZE};
 use crate::devices::bus::BusDevice;
 use crate::devices::testing::{accesses, apply};
 use crate::devices::virtio::block::Settings;
@@ -94,7 +95,8 @@ fn nothing_happens_before_driver_ok_and_after_reset() {
     driver.chain(0, &[(0x1_0000, 16, true)]);
     driver.set(0x70, 0);
     driver.offer(0);
-    assert_eq!(driver.kick(), 0);
+    assert_eq!(driver.kick(), 1, "it hears of the reset");
+    assert_eq!(driver.used_index(), 0);
     // KVM passes notifications on without a look at the status.
     driver.transport.notify_fds()[0].write(1).unwrap();
     assert!(driver.serve());
@@ -113,6 +115,26 @@ fn a_queue_that_is_taken_back_is_left_alone() {
     driver.kick();
     assert_eq!(driver.used_index(), 0);
     assert!(!driver.needs_reset());
+}
+
+/// As drivers that look at the used ring themselves do, EDK2's for one.
+#[test]
+fn a_driver_that_wants_no_interrupt_gets_none() {
+    let mut driver = Driver::running(rng(), EVENT_INDEX);
+    for (flags, wanted) in [(1u16, false), (0, true), (1, false)] {
+        driver.memory.write_obj(flags, GuestAddress(AVAILABLE)).unwrap();
+        driver.request(&[(0x1_0000, 16, true)]);
+        assert_eq!(driver.irq.read().is_ok(), wanted, "flags {flags}");
+    }
+}
+
+#[test]
+fn a_worker_hears_of_a_reset_at_once() {
+    let mut driver = Driver::running(rng(), 0);
+    driver.request(&[(0x1_0000, 16, true)]);
+    assert!(driver.transport.notify_fds()[0].read().is_err());
+    driver.set(0x70, 0);
+    assert!(driver.transport.notify_fds()[0].read().is_ok());
 }
 
 #[test]

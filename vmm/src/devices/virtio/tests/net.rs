@@ -160,7 +160,6 @@ fn a_frame_that_fits_no_queue_is_dropped() {
         driver.offer(head);
     }
     driver.kick();
-    driver.kick();
     assert_eq!((driver.used_index(), driver.used(0)), (1, (0, 32)));
     assert_eq!(driver.bytes(BUFFERS, 32), seen(20, 1));
 }
@@ -175,7 +174,8 @@ fn a_driver_that_does_not_merge_gets_what_fits() {
         driver.offer(head);
     }
     driver.kick();
-    assert_eq!((driver.used_index(), driver.used(0), driver.used(1)), (2, (0, 0), (1, 512)));
+    assert_eq!((driver.used_index(), driver.used(0), driver.used(1)), (2, (0, 12), (1, 512)));
+    assert_eq!(driver.bytes(BUFFERS, 12), seen(0, 1), "a frame of nothing");
     assert_eq!(driver.bytes(BUFFERS + 1000, 512), seen(500, 1));
 }
 

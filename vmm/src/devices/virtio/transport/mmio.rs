@@ -321,6 +321,11 @@ impl VirtioMmio {
         self.driven.iter().for_each(|lane| lane.reset());
         // Behind that: no lane takes a request of the old driver's for one of the next.
         self.config.count_reset();
+        if !self.outside {
+            // Workers hear of it now, and not when something else happens: somebody may wait for what they hold. A full counter wakes
+            // as well.
+            self.notify.iter().for_each(|event| drop(event.write(1)));
+        }
         self.accepted = 0;
         self.device_features_select = 0;
         self.driver_features_select = 0;

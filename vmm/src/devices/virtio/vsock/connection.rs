@@ -41,6 +41,8 @@ pub(super) struct Connection {
     deaf: bool,
     /// The host takes nothing any more.
     hung_up: bool,
+    /// The guest has asked for what it has to be told anyway, and waits for just that.
+    asked: bool,
     /// The host has refused something: all else that the guest sends is as good as taken.
     swallows: bool,
     /// The guest has forgotten it; what it has sent before still goes to the host.
@@ -82,6 +84,7 @@ impl Connection {
             from_guest: true,
             deaf: false,
             hung_up: false,
+            asked: false,
             swallows: false,
             gone: false,
             watched: Watched::default(),
@@ -186,6 +189,7 @@ impl Connection {
     /// What the guest is told next, and with which flags. After [`Op::Reset`] the connection is no more.
     pub(super) fn pay(&mut self) -> Option<(Op, u32)> {
         let op = if self.is_over() { Op::Reset } else { self.due.pop_front()? };
+        self.asked &= op != Op::CreditUpdate;
         let both = if self.hung_up { SHUTDOWN_RECEIVE } else { 0 };
         Some((op, if op == Op::Shutdown { SHUTDOWN_SEND | both } else { 0 }))
     }
@@ -193,7 +197,8 @@ impl Connection {
     /// What the guest is told with each packet of how much it can send.
     pub(super) fn credit(&mut self) -> Credit {
         self.told = self.passed;
-        self.due.retain(|op| *op != Op::CreditUpdate);
+        let asked = self.asked;
+        self.due.retain(|op| *op != Op::CreditUpdate || asked);
         Credit { room: ROOM, passed: self.passed }
     }
 
@@ -207,7 +212,10 @@ impl Connection {
             Some(Op::Data) if self.open && self.from_guest => self.write(data),
             Some(Op::Shutdown) if self.open => self.shut(header.flags),
             Some(Op::CreditUpdate) if self.open => {}
-            Some(Op::CreditRequest) if self.open => self.owe(Op::CreditUpdate),
+            Some(Op::CreditRequest) if self.open => {
+                self.asked = true;
+                self.owe(Op::CreditUpdate);
+            }
             _ => self.owe(Op::Reset),
         }
     }
@@ -229,10 +237,16 @@ impl Connection {
             return self.pass(data.len());
         }
         let at_once = if self.waiting.is_empty() { self.try_write(data) } else { Ok(0) };
-        match at_once {
-            Ok(written) => self.waiting.extend(data.iter().skip(written)),
-            Err(_) => self.swallow(),
+        let Ok(written) = at_once else {
+            self.pass(data.len());
+            return self.swallow();
+        };
+        let rest = data.get(written..).unwrap_or_default();
+        if !rest.is_empty() {
+            // No more than what can wait, however often some of it has gone.
+            self.waiting.reserve_exact((ROOM as usize).saturating_sub(self.waiting.len()));
         }
+        self.waiting.extend(rest);
     }
 
     /// The host takes no more. It may have said something before, which the guest is to get: a server that refuses what is too long
@@ -278,19 +292,23 @@ impl Connection {
 
     /// Passes on what has waited.
     pub(super) fn flush(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (first, second) = waiting.as_slices();
-        let written = self.try_write(first).and_then(|written| {
-            let more = if written == first.len() { self.try_write(second)? } else { 0 };
-            Ok(written + more)
-        });
-        self.waiting = waiting;
-        match written {
-            // Its memory is for others.
-            Ok(written) if written == self.waiting.len() => self.waiting = VecDeque::new(),
-            Ok(written) => drop(self.waiting.drain(..written)),
-            Err(_) => self.swallow(),
+        let mut waiting = std::mem::take(&mut self.waiting);
+        while !waiting.is_empty() {
+            // One of two, where it goes round the end of its memory.
+            let piece = waiting.as_slices().0;
+            let length = piece.len();
+            let Ok(written) = self.try_write(piece) else {
+                self.waiting = waiting;
+                self.swallow();
+                return self.end_if_done();
+            };
+            drop(waiting.drain(..written));
+            if written < length {
+                break;
+            }
         }
+        // What is empty has no memory: it is for others.
+        self.waiting = if waiting.is_empty() { VecDeque::new() } else { waiting };
         self.end_if_done();
     }
 

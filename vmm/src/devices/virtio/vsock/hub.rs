@@ -25,8 +25,8 @@ use crate::complaints::Complaints;
 pub(super) const CONNECTIONS_MAX: usize = 512;
 /// Most answers to packets that no connection knows: a guest that asks for more of them than it reads misses some.
 const REFUSALS_MAX: usize = 256;
-/// Most programs of the host that have not said yet what they want.
-const CALLERS_MAX: usize = 64;
+/// Most programs of the host that have not said yet what they want; the one that has kept silent longest goes for another.
+pub(super) const CALLERS_MAX: usize = 64;
 /// Longest line that one can say: `CONNECT 4294967295`, and some space.
 const LINE_MAX: usize = 32;
 /// Looks at what the host does before the guest's queues have their turn again.
@@ -51,6 +51,8 @@ pub(super) struct Hub {
     wake: EventFd,
     connections: HashMap<Ports, Connection>,
     callers: HashMap<RawFd, Caller>,
+    /// How many there have been.
+    called: u64,
     /// By socket, whose connection it is.
     owners: HashMap<RawFd, Ports>,
     /// Connections that have something to say, each once; what one has to say may be said by another packet.
@@ -70,6 +72,7 @@ pub(super) struct Hub {
 #[derive(Debug)]
 struct Caller {
     stream: std::fs::File,
+    number: u64,
     line: Vec<u8>,
 }
 
@@ -101,6 +104,7 @@ impl Hub {
             wake,
             connections: HashMap::new(),
             callers: HashMap::new(),
+            called: 0,
             owners: HashMap::new(),
             talking: VecDeque::new(),
             readable: VecDeque::new(),
@@ -121,6 +125,11 @@ impl Hub {
     /// What becomes readable when [`flush`](Self::flush) has something to do.
     pub(super) fn outgoing(&self) -> RawFd {
         self.outgoing.as_raw_fd()
+    }
+
+    /// Whether whoever comes has to wait until a descriptor is closed.
+    pub(super) const fn is_full(&self) -> bool {
+        self.full
     }
 
     /// How many connections have something to say.
@@ -259,10 +268,16 @@ impl Hub {
     fn accept(&mut self) {
         match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             // Whoever comes then is turned away at once.
-            Ok(stream) if self.callers.len() < CALLERS_MAX && self.connections.len() < CONNECTIONS_MAX => {
+            Ok(stream) if self.connections.len() < CONNECTIONS_MAX => {
                 let fd = stream.as_raw_fd();
+                if self.callers.len() >= CALLERS_MAX {
+                    let first = self.callers.iter().min_by_key(|(_, caller)| caller.number).map(|(fd, _)| *fd);
+                    // Closing it unwatches it.
+                    first.and_then(|fd| self.callers.remove(&fd));
+                }
                 if watch(&self.incoming, fd, EventSet::IN).is_ok() {
-                    self.callers.insert(fd, Caller { stream: stream.into(), line: Vec::new() });
+                    self.called += 1;
+                    self.callers.insert(fd, Caller { stream: stream.into(), number: self.called, line: Vec::new() });
                 }
             }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}

@@ -26,6 +26,7 @@ use crate::memory::GuestMemory;
 use crate::observe::devices::TrafficCounters;
 use crate::sandbox::Kind;
 use crate::state::LaneState;
+use connection::ROOM;
 use hub::Hub;
 use packet::{HEADER_SIZE, HOST_CID, Header};
 
@@ -46,8 +47,10 @@ const TRANSPORT_RESET: [u8; 4] = [0; 4];
 const HEARS: Duration = Duration::from_millis(100);
 /// and to be told at all: one that gives no buffers for events never is.
 const TOLD: Duration = Duration::from_secs(1);
-/// Most bytes behind a header, as Linux has it.
-const DATA_MAX: usize = 64 << 10;
+/// When it is tried again to take a connection that there was no descriptor for.
+const RETRY: Duration = Duration::from_secs(1);
+/// Most bytes behind a header: as many as a connection has room for. Linux sends at most 64 KiB.
+const DATA_MAX: usize = ROOM as usize;
 
 /// A device that connects programs.
 #[derive(Debug)]
@@ -216,6 +219,11 @@ impl VirtioDevice for Vsock {
             self.complain(&error);
         }
         0
+    }
+
+    /// A program of the host waits until a descriptor can be had for it.
+    fn retry(&self) -> Option<Duration> {
+        self.hub.is_full().then_some(RETRY)
     }
 
     /// Its guest has heard nothing meanwhile.

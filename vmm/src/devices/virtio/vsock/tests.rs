@@ -11,11 +11,13 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
+use vm_memory::{Bytes, GuestAddress};
 
 use super::connection::ROOM;
-use super::hub::{CONNECTIONS_MAX, Hub};
+use super::hub::{CALLERS_MAX, CONNECTIONS_MAX, Hub};
 use super::packet::{Credit, HOST_CID, Header, Op, Ports, STREAM};
 use super::{BothWays, EVENT, HEARS, RECEIVE, Ready, Request, SEND, TOLD, VirtioDevice, Vsock};
+use crate::devices::virtio::request::Segment;
 use crate::listener::{self, Bound};
 use crate::state::LaneState;
 
@@ -212,6 +214,85 @@ fn what_is_no_line_is_hung_up_on() {
         // Bytes that nobody has read make it an error.
         assert!(matches!(caller.read(&mut [0]), Ok(0) | Err(_)), "{line}");
     }
+}
+
+#[test]
+fn who_keeps_silent_goes_for_others() {
+    let mut world = World::new();
+    let mut silent: Vec<_> = (0..CALLERS_MAX).map(|_| world.caller("")).collect();
+    let heard = |world: &mut World| (0..CALLERS_MAX).flat_map(|_| world.receive()).collect::<Vec<_>>();
+    assert_eq!(heard(&mut world), []);
+    let _caller = world.caller("CONNECT 52\n");
+    assert!(matches!(heard(&mut world).as_slice(), [(Op::Request, Ports { guest: 52, .. }, 0, _)]));
+    for caller in &silent {
+        caller.set_nonblocking(true).unwrap();
+    }
+    assert_eq!(silent[0].read(&mut [0]).unwrap(), 0, "it was the first");
+    assert!(silent[1].read(&mut [0]).is_err(), "it still has its turn");
+}
+
+#[test]
+fn what_a_program_refuses_needs_no_room() {
+    let mut world = World::new();
+    let (mut program, ports) = world.calling();
+    world.send(ports, Op::Data, 0, MUCH, &bytes(1000));
+    program.write_all(b"too long").unwrap();
+    drop(program);
+    for _ in 0..2 {
+        world.send(ports, Op::Data, 0, MUCH, &bytes(64 << 10));
+    }
+    let mut passed = 0;
+    while world.hub.has_packet() {
+        passed = world.hub.packet(4096).map_or(passed, |(header, _)| header.credit.passed);
+    }
+    assert_eq!(passed, 1000 + 2 * (64 << 10));
+}
+
+/// Whatever else the guest has been told meanwhile.
+#[test]
+fn who_asks_for_room_is_answered() {
+    let mut world = World::new();
+    let (mut program, ports) = world.calling();
+    program.write_all(b"data").unwrap();
+    assert!(world.hub.has_packet());
+    world.send(ports, Op::CreditRequest, 0, MUCH, &[]);
+    let ops: Vec<_> = world.receive().into_iter().map(|(op, ..)| op).collect();
+    assert_eq!(ops, [Op::Data, Op::CreditUpdate]);
+    assert_eq!(world.receive(), [], "once");
+}
+
+/// Not only by 64 KiB, as Linux does.
+#[test]
+fn a_packet_may_be_all_that_there_is_room_for() {
+    let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vm");
+    let (_bound, listener) = listener::bind(path.clone()).unwrap();
+    let program = UnixListener::bind(directory.path().join("vm_7")).unwrap();
+    let mut vsock = Vsock::new(CID as u32, listener, path, BothWays::default()).unwrap();
+    let mut send = |op, data: &[u8]| {
+        let header = Header {
+            source: CID,
+            destination: HOST_CID,
+            source_port: 1000,
+            destination_port: 7,
+            length: data.len() as u32,
+            kind: STREAM,
+            op: Some(op),
+            flags: 0,
+            credit: MUCH,
+        };
+        let packet = [&header.bytes()[..], data].concat();
+        memory.write_slice(&packet, GuestAddress(0)).unwrap();
+        let segment = Segment { address: GuestAddress(0), length: packet.len() as u32 };
+        let request = Request { readable: vec![segment], writable: Vec::new(), complete: true, ordered: true };
+        vsock.send(&memory, &request)
+    };
+    send(Op::Request, &[]).unwrap();
+    let mut end = program.accept().unwrap().0;
+    send(Op::Data, &bytes(ROOM as usize)).unwrap();
+    assert_eq!(read(&mut end, 65_537), bytes(65_537));
+    assert!(send(Op::Data, &bytes(ROOM as usize + 1)).is_err());
 }
 
 #[test]
