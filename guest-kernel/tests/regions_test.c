@@ -127,7 +127,7 @@ static void check_held_region(struct memmap_plan *plan, const struct memmap_regi
 /* Held regions come after all others, whole, until one is too much; nothing is to do in any. */
 static unsigned long check_held(int nid)
 {
-	unsigned long room = PFN_PHYS(NODE_DATA(nid)->node_present_pages) / 256 /
+	unsigned long room = PFN_PHYS(NODE_DATA(nid)->node_present_pages) / 128 /
 			     sizeof(struct memmap_section);
 	struct memmap_plan *plan = memmap_plans[nid];
 	unsigned long sections = 0, nr, i;

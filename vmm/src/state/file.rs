@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// What every state begins with.
 const MAGIC: [u8; 8] = *b"FLATSNAP";
 /// What is written and read here. Another content is another version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longer is no state: one of 1024 vCPUs has a tenth of that.
 const LENGTH_MAX: u64 = 1 << 30;
 /// Magic, version, checksum, and the length of what follows; little-endian.

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with};
@@ -31,6 +32,8 @@ pub(super) const CALLERS_MAX: usize = 64;
 const LINE_MAX: usize = 32;
 /// Looks at what the host does before the guest's queues have their turn again.
 const LOOKS_MAX: usize = 32;
+/// When it is tried again to take a connection that there was no descriptor for.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// Ports of the host's programs begin here.
 const FIRST_PORT: u32 = 1 << 30;
 const EVENTS: usize = 16;
@@ -63,8 +66,8 @@ pub(super) struct Hub {
     staged: Option<Staged>,
     buffer: Box<[u8]>,
     next_port: u32,
-    /// There is no room for another descriptor until one is closed.
-    full: bool,
+    /// Since when there has been no descriptor for whoever comes.
+    full: Option<Instant>,
     complaints: Complaints,
 }
 
@@ -112,7 +115,7 @@ impl Hub {
             staged: None,
             buffer: vec![0; BUFFER_SIZE].into(),
             next_port: FIRST_PORT,
-            full: false,
+            full: None,
             complaints: Complaints::default(),
         })
     }
@@ -127,9 +130,23 @@ impl Hub {
         self.outgoing.as_raw_fd()
     }
 
-    /// Whether whoever comes has to wait until a descriptor is closed.
+    /// Whether whoever comes has to wait.
     pub(super) const fn is_full(&self) -> bool {
-        self.full
+        self.full.is_some()
+    }
+
+    /// Has whoever comes wait until a descriptor is closed here, or for [`RETRY`] from `now` on: somebody else may close one.
+    pub(super) fn wait_for_room(&mut self, now: Instant) {
+        self.full = Some(now);
+        // It would be heard again and again.
+        unwatch(&self.incoming, self.listener.as_raw_fd());
+    }
+
+    /// Listens again once that is over.
+    pub(super) fn look_for_room(&mut self, now: Instant) {
+        if self.full.is_some_and(|since| now.saturating_duration_since(since) >= RETRY) {
+            self.make_room();
+        }
     }
 
     /// How many connections have something to say.
@@ -282,12 +299,10 @@ impl Hub {
             }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
-                // It would be heard again and again.
                 if let Some(count) = self.complaints.count() {
-                    tracing::warn!(%error, count, "vsock: no connection can be taken until one is closed");
+                    tracing::warn!(%error, count, "vsock: no connection can be taken for now");
                 }
-                self.full = true;
-                unwatch(&self.incoming, self.listener.as_raw_fd());
+                self.wait_for_room(Instant::now());
             }
         }
     }
@@ -449,8 +464,8 @@ impl Hub {
 
     /// A descriptor may have been closed, by this or by others.
     fn make_room(&mut self) {
-        if self.full {
-            self.full = watch(&self.incoming, self.listener.as_raw_fd(), EventSet::IN).is_err();
+        if self.full.is_some() && watch(&self.incoming, self.listener.as_raw_fd(), EventSet::IN).is_ok() {
+            self.full = None;
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::observe::devices::TrafficCounters;
 use crate::sandbox::Kind;
 use crate::state::LaneState;
 use connection::ROOM;
-use hub::Hub;
+use hub::{Hub, RETRY};
 use packet::{HEADER_SIZE, HOST_CID, Header};
 
 /// `VIRTIO_VSOCK_F_STREAM`.
@@ -47,8 +47,6 @@ const TRANSPORT_RESET: [u8; 4] = [0; 4];
 const HEARS: Duration = Duration::from_millis(100);
 /// and to be told at all: one that gives no buffers for events never is.
 const TOLD: Duration = Duration::from_secs(1);
-/// When it is tried again to take a connection that there was no descriptor for.
-const RETRY: Duration = Duration::from_secs(1);
 /// Most bytes behind a header: as many as a connection has room for. Linux sends at most 64 KiB.
 const DATA_MAX: usize = ROOM as usize;
 
@@ -178,6 +176,9 @@ impl VirtioDevice for Vsock {
     fn ready(&mut self, queue: usize) -> Ready {
         if queue == EVENT {
             return if self.resets { Ready::Now } else { Ready::WhenWoken };
+        }
+        if queue == RECEIVE {
+            self.hub.look_for_room(Instant::now());
         }
         if queue == RECEIVE
             && let Some(wait) = self.settling(Instant::now())

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::connection::ROOM;
-use super::hub::{CALLERS_MAX, CONNECTIONS_MAX, Hub};
+use super::hub::{CALLERS_MAX, CONNECTIONS_MAX, Hub, RETRY};
 use super::packet::{Credit, HOST_CID, Header, Op, Ports, STREAM};
 use super::{BothWays, EVENT, HEARS, RECEIVE, Ready, Request, SEND, TOLD, VirtioDevice, Vsock};
 use crate::devices::virtio::request::Segment;
@@ -170,6 +170,20 @@ fn who_connects_waits_until_the_guest_has_heard_of_the_reset() {
     assert!(vsock.settling(Instant::now()).is_some());
     assert_eq!(vsock.settling(Instant::now() + TOLD), None);
     assert!(vsock.resets);
+}
+
+#[test]
+fn who_comes_when_no_descriptor_is_left_is_taken_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vm");
+    let (_bound, listener) = listener::bind(path.clone()).unwrap();
+    let mut vsock = Vsock::new(CID as u32, listener, path.clone(), BothWays::default()).unwrap();
+    vsock.hub.wait_for_room(Instant::now());
+    let mut caller = UnixStream::connect(path).unwrap();
+    caller.write_all(b"CONNECT 52\n").unwrap();
+    assert_eq!((vsock.ready(RECEIVE), vsock.retry()), (Ready::WhenWoken, Some(RETRY)));
+    std::thread::sleep(RETRY);
+    assert_eq!((vsock.ready(RECEIVE), vsock.retry()), (Ready::Now, None));
 }
 
 #[test]
