@@ -178,12 +178,11 @@ impl VirtioDevice for Vsock {
             return if self.resets { Ready::Now } else { Ready::WhenWoken };
         }
         if queue == RECEIVE {
-            self.hub.look_for_room(Instant::now());
-        }
-        if queue == RECEIVE
-            && let Some(wait) = self.settling(Instant::now())
-        {
-            return Ready::In(wait);
+            let now = Instant::now();
+            self.hub.look_for_room(now);
+            if let Some(wait) = self.settling(now) {
+                return Ready::In(wait);
+            }
         }
         if queue == SEND {
             // Not for the guest's sake: programs have room for what has waited.

@@ -59,17 +59,7 @@ impl World {
 
     /// The guest sends a packet.
     fn send(&mut self, ports: Ports, op: Op, flags: u32, credit: Credit, data: &[u8]) {
-        let header = Header {
-            source: CID,
-            destination: HOST_CID,
-            source_port: ports.guest,
-            destination_port: ports.host,
-            length: data.len() as u32,
-            kind: STREAM,
-            op: Some(op),
-            flags,
-            credit,
-        };
+        let header = from_guest(ports, op, flags, credit, data);
         assert!(self.hub.take(&header, data));
     }
 
@@ -112,6 +102,30 @@ impl World {
     }
 }
 
+/// The header of what the guest sends.
+fn from_guest(ports: Ports, op: Op, flags: u32, credit: Credit, data: &[u8]) -> Header {
+    Header {
+        source: CID,
+        destination: HOST_CID,
+        source_port: ports.guest,
+        destination_port: ports.host,
+        length: data.len() as u32,
+        kind: STREAM,
+        op: Some(op),
+        flags,
+        credit,
+    }
+}
+
+/// A device, the socket that programs of the host connect to, and what is to be kept meanwhile.
+fn device() -> (Vsock, PathBuf, (Bound, TempDir)) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vm");
+    let (bound, listener) = listener::bind(path.clone()).unwrap();
+    let vsock = Vsock::new(CID as u32, listener, path.clone(), BothWays::default()).unwrap();
+    (vsock, path, (bound, directory))
+}
+
 fn read(stream: &mut UnixStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes).unwrap();
@@ -143,10 +157,7 @@ fn the_documentation_has_these_numbers() {
 /// A guest that knows connections from before it was saved has to have heard that they are gone.
 #[test]
 fn who_connects_waits_until_the_guest_has_heard_of_the_reset() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("vm");
-    let (_bound, listener) = listener::bind(path.clone()).unwrap();
-    let mut vsock = Vsock::new(CID as u32, listener, path.clone(), BothWays::default()).unwrap();
+    let (mut vsock, path, _kept) = device();
     let mut caller = UnixStream::connect(path).unwrap();
     caller.write_all(b"CONNECT 52\n").unwrap();
     vsock.restore(LaneState::Nothing);
@@ -174,10 +185,7 @@ fn who_connects_waits_until_the_guest_has_heard_of_the_reset() {
 
 #[test]
 fn who_comes_when_no_descriptor_is_left_is_taken_later() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("vm");
-    let (_bound, listener) = listener::bind(path.clone()).unwrap();
-    let mut vsock = Vsock::new(CID as u32, listener, path.clone(), BothWays::default()).unwrap();
+    let (mut vsock, path, _kept) = device();
     vsock.hub.wait_for_room(Instant::now());
     let mut caller = UnixStream::connect(path).unwrap();
     caller.write_all(b"CONNECT 52\n").unwrap();
@@ -279,23 +287,10 @@ fn who_asks_for_room_is_answered() {
 #[test]
 fn a_packet_may_be_all_that_there_is_room_for() {
     let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("vm");
-    let (_bound, listener) = listener::bind(path.clone()).unwrap();
-    let program = UnixListener::bind(directory.path().join("vm_7")).unwrap();
-    let mut vsock = Vsock::new(CID as u32, listener, path, BothWays::default()).unwrap();
+    let (mut vsock, path, _kept) = device();
+    let program = UnixListener::bind(path.with_file_name("vm_7")).unwrap();
     let mut send = |op, data: &[u8]| {
-        let header = Header {
-            source: CID,
-            destination: HOST_CID,
-            source_port: 1000,
-            destination_port: 7,
-            length: data.len() as u32,
-            kind: STREAM,
-            op: Some(op),
-            flags: 0,
-            credit: MUCH,
-        };
+        let header = from_guest(Ports { host: 7, guest: 1000 }, op, 0, MUCH, data);
         let packet = [&header.bytes()[..], data].concat();
         memory.write_slice(&packet, GuestAddress(0)).unwrap();
         let segment = Segment { address: GuestAddress(0), length: packet.len() as u32 };
