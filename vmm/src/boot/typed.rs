@@ -4,6 +4,8 @@
 use std::io::{self, IsTerminal, PipeWriter, Read};
 use std::sync::{Arc, Mutex};
 
+use rustix::stdio::stdin;
+
 use super::wiring::{DevicesError, host};
 use crate::devices::bus::lock;
 use crate::devices::escape::{self, Escape};
@@ -66,19 +68,21 @@ impl Typed {
             // Another process group has the terminal: reading from it would stop this process (SIGTTIN).
             return Ok(None);
         }
-        let (stdin, end) = Input::new().map_err(host("terminal input"))?;
+        let (typed, end) = Input::new().map_err(host("terminal input"))?;
         let input: Box<dyn Read + Send> = if raw.is_some() {
             stdio::tell(&format!("flatboot: {}", escape::HINT));
             let ender = ender.clone();
             let stop = move || ender.end(Ending::Stopped { why: "Ctrl-A x was typed".to_owned() });
-            Box::new(Escape::new(stdin, Box::new(stop)))
+            Box::new(Escape::new(typed, Box::new(stop)))
         } else {
-            Box::new(stdin)
+            Box::new(typed)
         };
         let serial = match self {
             Self::Nowhere => None,
             Self::Serial(port) => {
-                let feeding = SerialPort::attach_input(&port, input, begin).map_err(host("terminal input"))?;
+                // Also for keys that the guest does not take there is one to end it.
+                let keys = raw.as_ref().map(|_| stdin());
+                let feeding = SerialPort::attach_input(&port, input, keys, begin).map_err(host("terminal input"))?;
                 Some((feeding, port))
             }
             Self::Console(pipe) => {

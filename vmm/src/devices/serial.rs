@@ -3,13 +3,16 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::{Errno, read, write};
 use vm_superio::Trigger;
 use vm_superio::serial::{Error, Serial, SerialEvents, SerialState as Registers};
-use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
+use vmm_sys_util::eventfd::EventFd;
 
 use super::bus::{BusDevice, GuestRequest, Unsaved, lock};
 use crate::complaints::Complaints;
@@ -25,6 +28,8 @@ const NOTHING_PENDING: u8 = 1;
 const INPUT_STACK: usize = 64 << 10;
 /// Bytes taken from the input at once.
 const INPUT_CHUNK: usize = 256;
+/// Bytes that wait for room while more is read.
+const WAITING_MAX: usize = 64 << 10;
 
 /// The interrupt line, as an eventfd that KVM listens to (irqfd).
 struct Line(Arc<EventFd>);
@@ -38,7 +43,7 @@ impl Trigger for Line {
 }
 
 /// Says when the receive FIFO may have room again.
-struct Room(Arc<EventFd>);
+struct Room(Arc<OwnedFd>);
 
 impl SerialEvents for Room {
     fn buffer_read(&self) {}
@@ -67,7 +72,7 @@ impl Write for Output {
 /// The thread that feeds input to a port. Dropping it ends the thread, once its input says something or ends.
 #[derive(Debug)]
 pub struct Feeding {
-    room: Arc<EventFd>,
+    room: Arc<OwnedFd>,
     over: Arc<AtomicBool>,
 }
 
@@ -79,8 +84,15 @@ impl Drop for Feeding {
 }
 
 /// A counter that nobody has read yet still says what one more count would.
-fn signal(event: &EventFd) {
-    let _ = event.write(1);
+fn signal(event: &OwnedFd) {
+    let _ = write(event, &1u64.to_ne_bytes());
+}
+
+/// Waits until there is a count, and takes all of it.
+fn clear(event: &OwnedFd) -> io::Result<u64> {
+    let mut count = [0; size_of::<u64>()];
+    read(event, &mut count)?;
+    Ok(u64::from_ne_bytes(count))
 }
 
 /// The serial port, eight one-byte registers.
@@ -88,7 +100,7 @@ pub struct SerialPort {
     uart: Serial<Line, Room, Output>,
     output: Output,
     irq: Arc<EventFd>,
-    room: Arc<EventFd>,
+    room: Arc<OwnedFd>,
     /// Nothing is received: the VM rests.
     rests: bool,
     complaints: Complaints,
@@ -104,7 +116,7 @@ impl SerialPort {
     /// A port that interrupts by `irq` and transmits to `output`, byte by byte and flushed. What `output` does not take
     /// is lost, as on a line with nobody at its end; the guest does not notice.
     pub fn new(irq: EventFd, output: Box<dyn Write + Send>) -> io::Result<Self> {
-        let (room, irq) = (Arc::new(EventFd::new(EFD_CLOEXEC)?), Arc::new(irq));
+        let (room, irq) = (Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?), Arc::new(irq));
         let output = Output(Arc::new(Mutex::new(output)));
         let uart = Serial::with_events(Line(Arc::clone(&irq)), Room(Arc::clone(&room)), output.clone());
         Ok(Self { uart, output, irq, room, rests: false, complaints: Complaints::default() })
@@ -130,12 +142,14 @@ impl SerialPort {
     }
 
     /// Feeds `input` to the port from a thread of its own until the input ends or fails. The guest takes it at its own
-    /// pace: nothing is dropped, and no more than a few hundred bytes wait here.
+    /// pace: nothing is dropped, and no more than a few hundred bytes wait here. `keys` says that there is more of it, if that has to be
+    /// read even so: not all that is typed is for the guest. Then 64 KiB wait.
     ///
     /// A thread, because reading it waits. `begin` is the first that it does; it ends if there is nothing to keep.
     pub fn attach_input<G>(
         port: &Arc<Mutex<Self>>,
         input: Box<dyn Read + Send>,
+        keys: Option<BorrowedFd<'static>>,
         begin: impl FnOnce() -> Option<G> + Send + 'static,
     ) -> io::Result<Feeding> {
         let port = Arc::clone(port);
@@ -146,37 +160,60 @@ impl SerialPort {
             .stack_size(INPUT_STACK)
             .spawn(move || {
                 let Some(_kept) = begin() else { return };
-                feed(&port, &room, &over, input);
+                feed(&port, &room, &over, input, keys);
             })
             .map(|_| feeding)
     }
 }
 
-/// Copies `input` to the port, waiting for room.
-fn feed(port: &Mutex<SerialPort>, room: &EventFd, over: &AtomicBool, mut input: Box<dyn Read + Send>) {
+/// Copies `input` to the port, waiting for room; or for `keys`, too.
+fn feed(
+    port: &Mutex<SerialPort>,
+    room: &OwnedFd,
+    over: &AtomicBool,
+    mut input: Box<dyn Read + Send>,
+    keys: Option<BorrowedFd<'_>>,
+) {
     let mut chunk = [0; INPUT_CHUNK];
-    loop {
-        let mut bytes = match input.read(&mut chunk) {
-            Ok(0) => return,
-            _ if over.load(Ordering::Acquire) => return,
-            Ok(count) => chunk.get(..count).unwrap_or_default(),
+    let mut waiting = Vec::new();
+    while !over.load(Ordering::Acquire) {
+        let keys = keys.filter(|_| waiting.len() <= WAITING_MAX - INPUT_CHUNK);
+        let reads = match (waiting.is_empty(), keys) {
+            (true, _) => Ok(true),
+            (false, Some(keys)) => has_keys(keys, room),
+            (false, None) => clear(room).map(|_| false),
+        };
+        let read = reads.and_then(|reads| if reads { input.read(&mut chunk).map(Some) } else { Ok(None) });
+        match read {
+            Ok(None) => {}
+            Ok(Some(0)) => return,
+            Ok(Some(_)) if over.load(Ordering::Acquire) => return,
+            Ok(Some(count)) => waiting.extend_from_slice(chunk.get(..count).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
                 tracing::warn!(%error, "serial input ends");
                 return;
             }
-        };
-        while !bytes.is_empty() {
-            let taken = lock(port).receive(bytes);
-            bytes = bytes.get(taken..).unwrap_or_default();
-            if taken == 0 && room.read().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
-                return;
-            }
-            if over.load(Ordering::Acquire) {
-                return;
-            }
         }
+        // As much as there is room for: what is left waits for more.
+        let taken = lock(port).receive(&waiting);
+        waiting.drain(..taken);
     }
+}
+
+/// Waits for `room`, or `keys`. Whether there are any of those.
+fn has_keys(keys: BorrowedFd<'_>, room: &OwnedFd) -> io::Result<bool> {
+    let mut waits = [PollFd::from_borrowed_fd(keys, PollFlags::IN), PollFd::new(room, PollFlags::IN)];
+    match poll(&mut waits, None) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let [has_keys, has_room] = waits.map(|wait| !wait.revents().is_empty());
+    if has_room {
+        clear(room)?;
+    }
+    Ok(has_keys)
 }
 
 /// The register at `offset`, if the device has it.
@@ -254,19 +291,23 @@ impl BusDevice for SerialPort {
 
     fn awake(&mut self) {
         if self.uart.state().interrupt_identification & NOTHING_PENDING == 0 {
-            signal(&self.irq);
+            // It can only be full of what says the same.
+            let _ = self.irq.write(1);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use proptest::prelude::*;
     use vmm_sys_util::eventfd::EFD_NONBLOCK;
 
     use super::*;
+    use crate::devices::escape::Escape;
     use crate::devices::testing::{accesses, apply};
 
     const DATA: u64 = 0;
@@ -338,7 +379,8 @@ mod tests {
     fn input_waits_for_room_and_loses_nothing() {
         let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
         let input: Vec<u8> = (0..=255).cycle().take(10_000).collect();
-        let _feeding = SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone())), || Some(())).unwrap();
+        let _feeding =
+            SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone())), None, || Some(())).unwrap();
         let mut received = Vec::new();
         // Waits by yielding: the loop ends when the input has arrived, however long the threads take.
         while received.len() < input.len() {
@@ -363,10 +405,10 @@ mod tests {
         let _ = irq.read();
         lock(&port).rest(true);
         let (input, mut typing) = io::pipe().unwrap();
-        let _feeding = SerialPort::attach_input(&port, Box::new(input), || Some(())).unwrap();
+        let _feeding = SerialPort::attach_input(&port, Box::new(input), None, || Some(())).unwrap();
         let before = lock(&port).save().unwrap();
         typing.write_all(b"typed").unwrap();
-        thread::sleep(std::time::Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
         assert_eq!(lock(&port).save().unwrap(), before);
         assert!(irq.read().is_err(), "it interrupts in a pause");
         lock(&port).rest(false);
@@ -382,14 +424,44 @@ mod tests {
         assert!(irq.read().is_ok());
     }
 
+    /// A guest in loopback takes nothing, and what is typed then may still be for somebody else.
+    #[test]
+    fn keys_are_read_though_there_is_no_room() {
+        let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
+        assert_eq!(lock(&port).write(MODEM_CONTROL, &[0x10]), None);
+        let (input, mut typing) = io::pipe().unwrap();
+        // As standard input does, it stays open as long as the process.
+        let kept: &'static io::PipeReader = Box::leak(Box::new(input.try_clone().unwrap()));
+        let keys = kept.as_fd();
+        let (read, ended) = mpsc::channel();
+        let escape = Escape::new(input, Box::new(move || read.send(()).unwrap()));
+        let _feeding = SerialPort::attach_input(&port, Box::new(escape), Some(keys), || Some(())).unwrap();
+        let typed = vec![b'k'; 3000];
+        typing.write_all(&typed).unwrap();
+        typing.write_all(b"\x01x").unwrap();
+        ended.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(lock(&port).write(MODEM_CONTROL, &[0x08]), None);
+        let mut received = Vec::new();
+        while received.len() < typed.len() {
+            let mut port = lock(&port);
+            if get(&mut port, LINE_STATUS) & DATA_READY == 0 {
+                drop(port);
+                thread::yield_now();
+            } else {
+                received.push(get(&mut port, DATA));
+            }
+        }
+        assert!(received == typed, "what was typed arrived changed");
+    }
+
     #[test]
     fn input_resumes_after_loopback() {
         let mut port = SerialPort::new(event(), Box::new(io::sink())).unwrap();
         assert_eq!(port.write(MODEM_CONTROL, &[0x10]), None);
-        port.room.read().unwrap();
+        clear(&port.room).unwrap();
         assert_eq!(port.receive(b"abc"), 0);
         assert_eq!(port.write(MODEM_CONTROL, &[0x08]), None);
-        assert_eq!(port.room.read().unwrap(), 1);
+        assert_eq!(clear(&port.room).unwrap(), 1);
         assert_eq!(port.receive(b"abc"), 3);
         assert_eq!([get(&mut port, DATA), get(&mut port, DATA), get(&mut port, DATA)], *b"abc");
     }
