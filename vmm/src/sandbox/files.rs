@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
@@ -16,20 +16,20 @@ const KVM: &str = "/dev/kvm";
 
 /// Rules that allow nothing but what is added to them. Files are kept away by any kernel that has Landlock; TCP ports (since Linux
 /// 6.7), and signals and abstract sockets of others (since 6.12), by one that can.
-fn rules() -> Result<RulesetCreated, RulesetError> {
+fn rules(scopes: BitFlags<Scope>) -> Result<RulesetCreated, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V1))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))?
         .handle_access(AccessNet::from_all(ABI::V4))?
-        .scope(Scope::from_all(ABI::V6))?
+        .scope(scopes)?
         .create()
 }
 
 /// Whether this kernel has Landlock, and has it on.
 pub(super) fn can_be_kept_away() -> bool {
-    rules().is_ok()
+    rules(Scope::from_all(ABI::V6)).is_ok()
 }
 
 /// What is still to be opened before the guest runs, by this thread and those that it starts.
@@ -46,7 +46,7 @@ pub(super) fn restrict(created: &[PathBuf]) -> Result<(), JailError> {
     let kvm = beneath(Path::new(KVM), device);
     let remove = directories.filter_map(|path| beneath(path, AccessFs::RemoveFile.into()));
     let all: Vec<Result<_, RulesetError>> = rules_of.chain(kvm).chain(remove).collect();
-    rules()?.add_rules(all)?.restrict_self()?;
+    rules(Scope::from_all(ABI::V6))?.add_rules(all)?.restrict_self()?;
     Ok(())
 }
 
@@ -55,8 +55,11 @@ pub(super) fn restrict(created: &[PathBuf]) -> Result<(), JailError> {
 pub(super) struct Nothing(RulesetCreated);
 
 impl Nothing {
-    pub(super) fn new() -> Result<Self, JailError> {
-        Ok(Self(rules()?))
+    /// For threads that are not in a domain already, if they are `alone`. In one that threads of this process share, signals to
+    /// others are kept from them already; each in one of its own, they could not interrupt one another on a Linux with erratum 2.
+    pub(super) fn new(alone: bool) -> Result<Self, JailError> {
+        let scopes = if alone { Scope::from_all(ABI::V6) } else { Scope::AbstractUnixSocket.into() };
+        Ok(Self(rules(scopes)?))
     }
 
     /// From now on this thread, and what it starts, opens nothing.

@@ -86,14 +86,18 @@ impl Jail {
 
     /// The same, with Landlock: a thread that enters opens nothing at all; one with a socket to remove, what it could before.
     pub fn without_files(self) -> Result<Self, JailError> {
-        Ok(Self::with(self.0.seccomp, Some(files::Nothing::new()?)))
+        self.with_nothing(files::Nothing::new(true))
+    }
+
+    fn with_nothing(self, nothing: Result<files::Nothing, JailError>) -> Result<Self, JailError> {
+        Ok(Self::with(self.0.seccomp, Some(nothing?)))
     }
 
     /// The same, and from here on this thread and those that it starts open nothing but `/dev/kvm` and what Linux says of this host,
     /// and remove nothing but files in the directories of `created`, which have been created for this VM.
     pub fn without_files_from_here(self, created: &[PathBuf]) -> Result<Self, JailError> {
         files::restrict(created)?;
-        self.without_files()
+        self.with_nothing(files::Nothing::new(false))
     }
 
     /// What a thread of `kind` calls first, and what whoever starts it waits for: then the thread is in its jail.

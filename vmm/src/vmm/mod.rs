@@ -202,8 +202,13 @@ impl Vmm {
         if (sockets.is_empty() && process::id() != 1) || self.listening {
             return Ok(());
         }
-        let beside = if config.landlock() { sockets } else { Vec::new() };
-        let (begin, inside) = self.jail.gate_beside(Kind::ServerSignals, beside);
+        let (mut jail, mut beside) = (self.jail.clone(), Vec::new());
+        if config.landlock() && sockets.is_empty() {
+            jail = jail.without_files().map_err(BootError::Jail)?;
+        } else if config.landlock() {
+            beside = sockets;
+        }
+        let (begin, inside) = jail.gate_beside(Kind::ServerSignals, beside);
         self.hear(begin).map_err(BootError::Signals)?;
         Ok(inside.wait().map_err(BootError::Jail)?)
     }
