@@ -56,7 +56,9 @@ impl BalloonConfig {
     fn check_size(&self, memory: &MemoryConfig) -> Result<(), FieldError> {
         let all = memory.size.bytes();
         if self.size >= all || !self.size.is_multiple_of(PAGE_SIZE) {
-            let must = format!("must be a multiple of {PAGE_SIZE} bytes, and less than the memory, {all}");
+            let must = format!(
+                "must be a multiple of {PAGE_SIZE} bytes, and less than the memory that the VM starts with, {all}"
+            );
             return Err(FieldError::new("size", &self.size, &must));
         }
         Ok(())
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let must = "must be a multiple of 4096 bytes, and less than the memory, 536870912";
+        let must = "must be a multiple of 4096 bytes, and less than the memory that the VM starts with, 536870912";
         for (text, memory, expected) in [
             ("size=512M", "size=512M", format!("--balloon size=512M: {must}")),
             ("size=5", "size=512M", format!("--balloon size=5: {must}")),

@@ -253,7 +253,7 @@ fn balloon() -> Result<(), Failed> {
     vm["balloon"] = json!({"size": 0, "deflate_on_oom": true, "free_page_reporting": false, "id": "_balloon"});
     server.ask("PUT", "vm.create", &vm.to_string());
     require(resized(r#"{"desired_balloon": 8192}"#), || "not resized".to_owned())?;
-    let wrong = "desired_balloon=5: must be a multiple of 4096 bytes, and less than the memory, 268435456";
+    let wrong = "desired_balloon=5: must be a multiple of 4096 bytes, and less than the memory that the VM starts with, 268435456";
     refused(&server, "PUT", "vm.resize", r#"{"desired_balloon": 5}"#, 400, wrong)?;
     let expected = json!({"size": 8192, "deflate_on_oom": true, "free_page_reporting": false});
     require(server.info()["config"]["balloon"] == expected, || server.info().to_string())

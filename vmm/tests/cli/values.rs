@@ -23,7 +23,7 @@ fn memory() -> Vec<Row> {
     let mut rows = usage_rows(&[
         (
             "run --memory size=1G --balloon size=1G",
-            "--balloon size=1G: must be a multiple of 4096 bytes, and less than the memory, 1073741824",
+            "--balloon size=1G: must be a multiple of 4096 bytes, and less than the memory that the VM starts with, 1073741824",
         ),
         (
             "run --memory size=1G,hugepages=on --balloon size=1M",

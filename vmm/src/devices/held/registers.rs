@@ -218,7 +218,12 @@ impl BusDevice for HeldRegisters {
 
     fn restore(&mut self, state: &DeviceState) -> Result<(), Mismatch> {
         let DeviceState::Held(state) = state else { return Err(Mismatch::Kind) };
-        lock(&self.control.inner).state.restore(state)?;
+        let mut inner = lock(&self.control.inner);
+        inner.state.restore(state)?;
+        // Whose driver was there is there, and goes on from now.
+        inner.driver = state.seen || state.owned > 0;
+        inner.since = Instant::now();
+        drop(inner);
         (self.owned_low, self.wanted_high) = (state.owned_low, state.wanted_high);
         Ok(())
     }

@@ -216,7 +216,7 @@ impl State {
         self.wanted
     }
 
-    /// The guest says that it owns `bytes`. If it takes back what it was asked for and has not seen, that is over.
+    /// The guest says that it owns `bytes`. If it gives up more than it was asked for, that is over: it can never own as much.
     pub(super) fn own(&mut self, bytes: u64) -> Result<(), Nonsense> {
         if !bytes.is_multiple_of(SECTION_SIZE) || bytes > self.promised {
             return Err(Nonsense);
@@ -226,7 +226,7 @@ impl State {
         if less {
             // What it gives up is not promised to it any more; and it is not to find what it has not asked for.
             (self.promised, self.stays) = (bytes, false);
-            if !self.is_seen() && self.wanted > bytes {
+            if self.wanted > bytes {
                 self.close();
             }
         }

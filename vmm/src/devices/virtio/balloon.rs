@@ -29,6 +29,9 @@ const DEFLATE: usize = 1;
 
 /// Most page numbers that one request may have, in bytes; Linux has 256 pages in each.
 const NUMBERS_MAX: u64 = 64 << 10;
+/// Most memory that one report may name, in bytes: giving back takes time, and a pause waits for it. Linux has 32 blocks of 4 MiB in
+/// each.
+const REPORT_MAX: u64 = 1 << 30;
 /// A page number: 32 bits, in units of 4 KiB whatever pages the guest has.
 const NUMBER_SIZE: usize = 4;
 
@@ -154,6 +157,10 @@ impl Balloon {
     }
 
     fn report(&mut self, memory: &GuestMemory, request: &Request) {
+        if length(&request.writable) > REPORT_MAX {
+            self.counters.wrong();
+            return;
+        }
         for segment in &request.writable {
             let (start, end) = (segment.address.0, segment.address.0.saturating_add(segment.length.into()));
             // Whole pages: what else is on the first and the last one may be in use.

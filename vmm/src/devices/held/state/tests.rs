@@ -175,6 +175,15 @@ fn what_the_guest_gives_up_by_itself_is_not_wanted_any_more() {
     assert_eq!((state.see(), state.end(true)), (0, Ok(())), "it does not know what the other one has said");
     assert_eq!(work(&mut state), [Job::Shrink(8 * S), Job::Shrink(0)]);
     assert_eq!(state.take_ended(), Some(Ended { wanted: 16 * S, owned: 0 }));
+
+    // A kernel that another one has started, which had got half of the way.
+    let mut state = grown(8);
+    state.ask(2 * S);
+    work(&mut state);
+    assert_eq!((state.see(), state.own(4 * S), state.own(0)), (2 * S, Ok(()), Ok(())));
+    assert_eq!((state.see(), state.end(true)), (0, Ok(())));
+    work(&mut state);
+    assert_eq!(state.take_ended(), Some(Ended { wanted: 2 * S, owned: 0 }));
 }
 
 #[test]

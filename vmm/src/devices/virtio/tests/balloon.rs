@@ -101,10 +101,13 @@ fn free_pages_are_given_up_whole() {
         (DATA + 7 * PAGE_SIZE - 8, 16, true),
         (MEMORY_SIZE as u64, bytes, true),
     ]);
-    driver.request(&[(u64::MAX - 100, u32::MAX, true)]);
+    driver.request(&[(u64::MAX - 100, 1 << 20, true)]);
     assert_eq!(kept(&driver), [2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     assert_eq!(counted(&counters)[2], 3 * PAGE_SIZE);
     assert_eq!(counted(&counters)[3], 1, "what is not even an address has no whole page");
+    // More than a pause waits for.
+    driver.request(&[(DATA + 2 * PAGE_SIZE, bytes, true), (0, 1 << 30, true)]);
+    assert_eq!((counted(&counters)[3], kept(&driver).len()), (2, 13));
 }
 
 #[test]
