@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flatboot::cli::in_options;
 use flatboot::config::{Config, Payload, RawConfig, SerialConfig, ShapeArgs};
@@ -377,6 +379,26 @@ fn a_disk_has_one_writer_or_many_readers() {
     refused_file(raw, "--disk", &path, in_use);
     drop(held);
     assert_eq!(files.names(), ["disk", "initramfs", "kernel"]);
+}
+
+/// Where nothing goes by the page cache, writes go on in a file whose process is no more: it is locked as long as that is so, and the
+/// next one waits.
+#[test]
+fn a_disk_for_direct_requests_is_locked_with_its_file() {
+    let files = Files::new();
+    fs::write(files.path("disk"), vec![0; 8192]).unwrap();
+    let open = || Config::try_from(RawConfig { disks: vec![files.disk("disk", ",direct=on")], ..files.raw() });
+    let Ok(mut config) = open() else { return eprintln!("SKIPPED: no direct I/O here") };
+    let bytes = config.machine.disks.pop().unwrap().into_files().bytes;
+    let kept = Duration::from_millis(200);
+    let began = Instant::now();
+    let other = thread::spawn(move || {
+        thread::sleep(kept);
+        drop(bytes);
+    });
+    open().unwrap();
+    assert!(began.elapsed() >= kept, "{:?}", began.elapsed());
+    other.join().unwrap();
 }
 
 /// What a guest has written to its disk is the owner's to vouch for.

@@ -6,6 +6,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,10 @@ const KEYS: [&str; 10] = [
     "image_type",
     "_disable_io_uring",
 ];
+/// How long a disk that does not go by the page cache may be somebody else's: of a process that is no more, until what it has begun
+/// is over.
+const LET_GO: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Each has a thread.
 const QUEUES: RangeInclusive<u16> = 1..=16;
 const QUEUES_MUST: &str = "must be a number of queues, 1 to 16";
@@ -85,7 +91,8 @@ pub struct DiskOption {
 pub struct DiskFiles {
     /// For its bytes.
     pub bytes: File,
-    /// For the lock. That ends with it, and not when a ring of the kernel's gives up the file.
+    /// For the lock. That ends with it, and not when a ring of the kernel's gives up the file. Without the page cache it is the same as
+    /// `bytes`: what a process has begun goes on when it has been killed, and nobody else is to write meanwhile.
     pub locked: File,
     /// For whoever makes safe what was written, if anything can be: the kernel tells each open file once that bytes are lost, and the
     /// guest is to hear it, too.
@@ -253,6 +260,7 @@ impl DiskOption {
         if !length.is_multiple_of(multiple) {
             return Err(FileFault::Length { length, multiple });
         }
+        let locked = if self.direct { bytes.try_clone().map_err(FileFault::Io)? } else { locked };
         let synced = Some(readable).filter(|_| !self.readonly);
         Ok((DiskFiles { bytes, locked, synced }, length, direct))
     }
@@ -323,7 +331,14 @@ impl DiskConfig {
     /// Locks it as long as its file is open: against everybody else, or if it is only read, against writers. `index` others come
     /// before it.
     pub(super) fn lock(&self, index: usize) -> Result<(), ConfigError> {
-        let fault = match lock(&self.files.locked, !self.readonly) {
+        let patience = if self.direct.is_some() { LET_GO } else { Duration::ZERO };
+        let until = Instant::now() + patience;
+        let mut found = lock(&self.files.locked, !self.readonly);
+        while matches!(found, Ok(Lock::Taken)) && Instant::now() < until {
+            thread::sleep(LOOK_AGAIN);
+            found = lock(&self.files.locked, !self.readonly);
+        }
+        let fault = match found {
             Ok(Lock::Held) => return Ok(()),
             Ok(Lock::None) => {
                 let path = self.path.display();

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// What every state begins with.
 const MAGIC: [u8; 8] = *b"FLATSNAP";
 /// What is written and read here. Another content is another version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Longer is no state: one of 1024 vCPUs has a tenth of that.
 const LENGTH_MAX: u64 = 1 << 30;
 /// Magic, version, checksum, and the length of what follows; little-endian.
@@ -186,7 +186,7 @@ mod tests {
             read_back(&bytes).unwrap_err()
         };
         assert_eq!(with(0, b'X'), "is no state of a VM: must be a file that vm.snapshot has written");
-        assert_eq!(with(8, 9), "is of version 9: must be of version 3, which this flatboot has");
+        assert_eq!(with(8, 9), "is of version 9: must be of version 4, which this flatboot has");
         assert!(with(26, b'S').starts_with("is damaged: its checksum is 0x"));
         assert_eq!(read_back(&bytes[..30]).unwrap_err(), "has 30 bytes: must have 33, as it says of itself");
         assert_eq!(read_back(&[]).unwrap_err(), "is no state of a VM: must be a file that vm.snapshot has written");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much a device may do in a time: token buckets, as Firecracker and Cloud Hypervisor have them.
 //!
-//! What a request takes is known when it is done, and paid for then. A bucket may go below nothing by one request; the next one
-//! waits until that is made up for. So a large request is never refused, and the rate is kept all the same.
+//! What a request takes is paid for when it is known. A bucket may go below nothing by one request; the next one waits until that is
+//! made up for. So a large request is never refused, and the rate is kept all the same.
 
 use std::time::{Duration, Instant};
 

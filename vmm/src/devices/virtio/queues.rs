@@ -320,9 +320,10 @@ impl Queues {
         if self.reap(device) && full {
             next = Next::After(Duration::ZERO);
         }
-        match device.retry() {
-            Some(wait) if next == Next::WhenNotified => Next::After(wait),
-            _ => next,
+        match (device.retry(), next) {
+            (Some(wait), Next::WhenNotified) => Next::After(wait),
+            (Some(wait), Next::After(other)) => Next::After(wait.min(other)),
+            (None, next) => next,
         }
     }
 

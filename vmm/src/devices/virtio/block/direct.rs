@@ -16,6 +16,8 @@ use crate::memory::GuestMemory;
 
 /// What is tried where the file system does not say what it wants.
 const TRIED: [u32; 4] = [512, 1024, 2048, 4096];
+/// `STATX_DIO_READ_ALIGN`, since Linux 6.14.
+const DIO_READ_ALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2_0000);
 /// No device of the host has larger sectors.
 const ALIGNMENT_MAX: u32 = 4096;
 /// What is moved at once by a buffer of our own.
@@ -34,11 +36,13 @@ pub struct Alignment {
 impl Alignment {
     /// What `file` wants, which is open for direct I/O. That it has none is an error, too.
     pub fn of(file: &File) -> io::Result<Self> {
-        let said = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
-        let is_usable = |alignment: u32| alignment.is_power_of_two() && alignment <= ALIGNMENT_MAX;
-        let [memory, offset] = [said.stx_dio_mem_align, said.stx_dio_offset_align];
-        if said.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && is_usable(memory) && is_usable(offset) {
-            return Ok(Self { memory, offset: offset.max(low32(SECTOR_SIZE)) });
+        let said = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN | DIO_READ_ALIGN)?;
+        let has = |flags: StatxFlags| said.stx_mask & flags.bits() != 0;
+        if has(StatxFlags::DIOALIGN) {
+            let reads = has(DIO_READ_ALIGN).then_some(said.stx_dio_read_offset_align);
+            if let Some(found) = Self::said(said.stx_dio_mem_align, said.stx_dio_offset_align, reads) {
+                return found.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL));
+            }
         }
         let mut buffer = Aligned::new();
         for offset in TRIED {
@@ -49,6 +53,19 @@ impl Alignment {
             }
         }
         Err(io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    /// What a file system says of a file: what goes for memory, for the file, and for reads of it. Some without: it has no direct I/O,
+    /// though it would take it. None: it is to be tried.
+    fn said(memory: u32, offset: u32, reads: Option<u32>) -> Option<Option<Self>> {
+        if memory == 0 || offset == 0 {
+            return Some(None);
+        }
+        // XFS writes whole blocks once a file shares some with a copy, and less by the page cache. Sectors cannot change their size by
+        // that: what the guest has on its disk is found by them.
+        let offset = reads.filter(|reads| *reads > 0).unwrap_or(offset).max(low32(SECTOR_SIZE));
+        let is_usable = |alignment: u32| alignment.is_power_of_two() && alignment <= ALIGNMENT_MAX;
+        (is_usable(memory) && is_usable(offset)).then_some(Some(Self { memory, offset }))
     }
 }
 
@@ -103,4 +120,25 @@ pub(super) fn bounce(
         done += part.len() as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_says_what_it_wants() {
+        let of = |memory, offset| Some(Some(Alignment { memory, offset }));
+        assert_eq!(Alignment::said(4, 512, None), of(4, 512));
+        assert_eq!(Alignment::said(4, 1, None), of(4, 512), "a sector at least");
+        // It shares blocks with a copy.
+        assert_eq!(Alignment::said(4, 4096, Some(512)), of(4, 512));
+        assert_eq!(Alignment::said(4, 4096, Some(0)), of(4, 4096));
+        for (memory, offset) in [(0, 0), (4, 0), (0, 512)] {
+            assert_eq!(Alignment::said(memory, offset, None), Some(None), "it has none");
+        }
+        for (memory, offset) in [(4, 8192), (3, 512)] {
+            assert_eq!(Alignment::said(memory, offset, None), None, "it is tried");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::ioctl_blkpbszget;
@@ -28,8 +28,8 @@ use crate::observe::devices::DiskCounters;
 pub(super) const ID_SIZE: usize = VIRTIO_BLK_ID_BYTES as usize;
 /// Most data segments of a request, however large the queue: with the length of each they bound its work.
 const SEGMENTS_MAX: u16 = 126;
-/// Longest data segment, in bytes.
-const SEGMENT_SIZE_MAX: u32 = 512 << 10;
+/// Longest data segment, in bytes. FreeBSD has no disk where it is less than its `maxphys`, which is this.
+const SEGMENT_SIZE_MAX: u32 = 1 << 20;
 /// What a driver that keeps to both limits can ask for at once, in bytes.
 const TRANSFER_MAX: u64 = SEGMENTS_MAX as u64 * SEGMENT_SIZE_MAX as u64;
 /// The same of a driver that has not accepted them, and so knows of neither: EDK2's asks for no more.
@@ -97,6 +97,8 @@ pub(super) struct Disk {
     pub(super) file: File,
     _lock: Option<File>,
     sectors: AtomicU64,
+    /// Something that was written is lost.
+    lost: AtomicBool,
     /// In bytes: what the file is read and written in without loss.
     physical_size: u32,
     /// This process's limit of a file's size; asked for here, because the disk's thread may not.
@@ -153,6 +155,7 @@ impl Disk {
             file,
             _lock: lock,
             sectors: AtomicU64::new(size / SECTOR_SIZE),
+            lost: AtomicBool::new(false),
             readonly,
             direct,
             sparse,
@@ -226,10 +229,19 @@ impl Disk {
 
     /// What was written is safe when this returns.
     pub(super) fn flush(&self) -> Result<(), RequestError> {
-        if !self.readonly {
-            self.file.sync_data()?;
+        if self.readonly { Ok(()) } else { Ok(self.flushed(self.file.sync_data())?) }
+    }
+
+    /// What has become of a flush that the host has done, with this `result`. It tells one of them that pages of its cache were not
+    /// written, and takes them for clean from then on; so no later one makes safe what was written before.
+    pub(super) fn flushed(&self, result: io::Result<()>) -> io::Result<()> {
+        if result.is_err() && self.direct.is_none() {
+            self.lost.store(true, Ordering::Release);
         }
-        Ok(())
+        if result.is_ok() && self.lost.load(Ordering::Acquire) {
+            return Err(io::Error::other("what was written before is lost"));
+        }
+        result
     }
 
     /// So many `bytes` of data were moved. How many of them were written to guest memory.

@@ -9,6 +9,7 @@ mod ring;
 mod sector;
 
 use std::fs::File;
+use std::mem;
 use std::ops;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use direct::bounce;
 use disk::{Disk, ID_SIZE, TOPOLOGY, transfer_max};
 use erase::{DISCARD_RANGES_MAX, Erase, RANGE_SIZE, Range};
 use error::RequestError;
-use ring::{NO_ROOM, Operation, Ring};
+use ring::{NO_ROOM, Operation, Over, Ring};
 
 pub use direct::Alignment;
 pub use disk::Settings;
@@ -60,6 +61,8 @@ pub struct Block {
     write_through: bool,
     /// Bytes that one request may move.
     transfer_max: u64,
+    /// It has no token, and that has been counted.
+    waits: bool,
     complaints: Complaints,
 }
 
@@ -90,6 +93,12 @@ impl Block {
         Ok(Self::lane(&Arc::new(Disk::new(file, settings)?), queue_sizes, 0))
     }
 
+    /// The host has told one flush that something is lost.
+    #[cfg(test)]
+    pub fn lose(&self) {
+        let _ = self.disk.flushed(Err(std::io::Error::from_raw_os_error(libc::EIO)));
+    }
+
     /// What serves queue `queue` of `disk`.
     fn lane(disk: &Arc<Disk>, queue_sizes: Vec<u16>, queue: usize) -> Self {
         let ring = disk.io_uring.then(|| Ring::new(&disk.file, disk.queue_size, disk.lists_each())).transpose();
@@ -105,6 +114,7 @@ impl Block {
             queue,
             write_through: true,
             transfer_max: 0,
+            waits: false,
             complaints: Complaints::default(),
         };
         lane.reset();
@@ -335,10 +345,14 @@ impl VirtioDevice for Block {
             }
         }
         let wait = lock(&self.disk.limiter).wait(Instant::now());
+        let waited = mem::replace(&mut self.waits, !wait.is_zero());
         if wait.is_zero() {
             return Ready::Now;
         }
-        self.disk.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        // It is asked again whenever something else is over.
+        if !waited {
+            self.disk.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        }
         Ready::In(wait)
     }
 
@@ -382,7 +396,8 @@ impl VirtioDevice for Block {
     }
 
     fn over(&mut self, memory: &GuestMemory) -> Option<(Token, u32)> {
-        let (Begun { token, status, moves }, result) = self.ring.as_mut()?.over()?;
+        let Over { purpose: Begun { token, status, moves }, flushed, result } = self.ring.as_mut()?.over()?;
+        let result = if flushed { self.disk.flushed(result) } else { result };
         let count = |(direction, bytes)| self.disk.count(direction, bytes);
         let result = result.map(|()| moves.map_or(0, count)).map_err(RequestError::Io);
         Some((token, self.answer(memory, status, result)))

@@ -48,6 +48,14 @@ pub(super) struct Ring<T> {
     stuck: bool,
 }
 
+/// An operation that is over.
+pub(super) struct Over<T> {
+    pub(super) purpose: T,
+    /// The last thing that the kernel did for it was a flush.
+    pub(super) flushed: bool,
+    pub(super) result: io::Result<()>,
+}
+
 /// An operation that is under way.
 struct Slot<T> {
     operation: Operation,
@@ -80,6 +88,7 @@ impl<T> Ring<T> {
             Restriction::sqe_op(Writev::CODE),
             Restriction::sqe_op(Fsync::CODE),
             Restriction::sqe_flags_required(Flags::FIXED_FILE.bits()),
+            Restriction::sqe_flags_allowed(Flags::ASYNC.bits()),
         ])?;
         uring.submitter().register_enable_rings()?;
         let slots = (0..entries).map(|_| None).collect();
@@ -117,12 +126,12 @@ impl<T> Ring<T> {
         if let Some(slot) = self.slots.get_mut(number) {
             *slot = Some(Slot { operation, purpose, held });
         }
-        self.push(number);
+        self.push(number, Flags::empty());
     }
 
-    fn push(&mut self, number: usize) {
+    fn push(&mut self, number: usize, flags: Flags) {
         let Some(Some(slot)) = self.slots.get(number) else { return };
-        let entry = slot.operation.entry().user_data(number as u64);
+        let entry = slot.operation.entry().user_data(number as u64).flags(flags);
         // SAFETY: what the entry names is in the slot: guest memory that is mapped as long as the slot has it, and the list of its
         // pieces. The slot is emptied when the kernel says that the operation is over, and at no other time.
         let pushed = unsafe { self.uring.submission().push(&entry) };
@@ -131,7 +140,7 @@ impl<T> Ring<T> {
     }
 
     /// Tells the kernel what is new. An operation that is over by now, if there is one, and how.
-    pub(super) fn over(&mut self) -> Option<(T, io::Result<()>)> {
+    pub(super) fn over(&mut self) -> Option<Over<T>> {
         loop {
             self.submit();
             let done: cqueue::Entry = self.uring.completion().next()?;
@@ -139,12 +148,15 @@ impl<T> Ring<T> {
             let Some(slot) = self.slots.get_mut(number) else { continue };
             let Some(Slot { operation, .. }) = slot else { continue };
             match operation.advance(done.result()) {
-                Ok(false) => self.push(number),
+                // Where it would have had to wait, one of the kernel's own threads does.
+                Ok(false) if done.result() == -libc::EAGAIN => self.push(number, Flags::ASYNC),
+                Ok(false) => self.push(number, Flags::empty()),
                 result => {
-                    let Slot { purpose, held, .. } = slot.take()?;
+                    let Slot { operation, purpose, held } = slot.take()?;
                     self.held -= held;
                     self.free.push(number);
-                    return Some((purpose, result.map(drop)));
+                    let flushed = matches!(operation, Operation::Flush);
+                    return Some(Over { purpose, flushed, result: result.map(drop) });
                 }
             }
         }
@@ -205,7 +217,8 @@ impl Operation {
     fn advance(&mut self, result: i32) -> io::Result<bool> {
         let count = match usize::try_from(result) {
             Ok(count) => count,
-            Err(_) if result == -libc::EINTR => return Ok(false),
+            // A device of the host's may have no room for all of a large one, and before Linux 6.3 that was said here.
+            Err(_) if result == -libc::EINTR || result == -libc::EAGAIN => return Ok(false),
             Err(_) => return Err(io::Error::from_raw_os_error(-result)),
         };
         let Self::Transfer { offset, vectors, flush, .. } = self else { return Ok(true) };
@@ -275,6 +288,14 @@ mod tests {
     }
 
     #[test]
+    fn what_would_have_to_wait_is_asked_for_again() {
+        for result in [-libc::EINTR, -libc::EAGAIN] {
+            assert!(!Operation::Flush.advance(result).unwrap(), "{result}");
+        }
+        assert_eq!(Operation::Flush.advance(-libc::EIO).unwrap_err().raw_os_error(), Some(libc::EIO));
+    }
+
+    #[test]
     fn a_ring_takes_nothing_but_transfers_of_its_file() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 512]).unwrap();
@@ -292,8 +313,11 @@ mod tests {
         ] {
             assert_eq!(smuggle(&mut ring, &entry), -libc::EACCES, "{what}");
         }
-        assert_eq!(smuggle(&mut ring, &Readv::new(FILE, &raw const piece, 1).build()), 1);
-        assert_eq!(byte, 7);
+        for flags in [Flags::empty(), Flags::ASYNC] {
+            let entry = Readv::new(FILE, &raw const piece, 1).build().flags(flags);
+            assert_eq!((smuggle(&mut ring, &entry), byte), (1, 7), "{flags:?}");
+            byte = 0;
+        }
         // And that cannot be changed.
         let again = ring.uring.submitter().register_files_update(0, &[other.as_raw_fd()]);
         assert_eq!(again.unwrap_err().raw_os_error(), Some(libc::EACCES));

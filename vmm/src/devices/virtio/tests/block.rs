@@ -452,6 +452,27 @@ fn what_the_host_fails_is_said_once_in_a_while() {
     );
 }
 
+/// The host has failed one flush, and fails no more: it has forgotten, but for a disk that has nothing in its page cache.
+#[test]
+fn what_is_lost_is_not_forgotten() {
+    let file = disk(SECTORS);
+    for (io_uring, direct, expected) in
+        [(true, false, IOERR), (false, false, IOERR), (true, true, OK), (false, true, OK)]
+    {
+        for refused in [0, F_FLUSH] {
+            let direct = direct.then_some(Alignment { memory: 1, offset: 512 });
+            let settings = Settings { io_uring, direct, ..Settings::default() };
+            let device = Block::new(file.as_file().try_clone().unwrap(), settings).unwrap();
+            device.lose();
+            let mut driver = Driver::running(Box::new(device), refused);
+            assert_eq!(request(&mut driver, FLUSH, 0, &[]).0, expected);
+            assert_eq!(request(&mut driver, IN, 0, &[(DATA, 512, true)]).0, OK);
+            let written = request(&mut driver, OUT, 0, &[(DATA, 512, false)]).0;
+            assert_eq!(written, if refused == 0 { OK } else { expected }, "io_uring {io_uring}, direct {direct:?}");
+        }
+    }
+}
+
 /// A disk of `size` bytes of nothing, the driver of which has `refused` some of its features, and a request for `segments` times
 /// `length` bytes from its start.
 fn large_request(size: u64, segments: usize, length: u32, refused: u64) -> (Driver, Vec<(u64, u32, bool)>) {
@@ -467,11 +488,11 @@ fn large_request(size: u64, segments: usize, length: u32, refused: u64) -> (Driv
 
 #[test]
 fn a_request_has_a_most() {
-    // 24 of these are SIZE_MAX times SEG_MAX, 63 MiB. Who does not accept both has not been told of them.
+    // 28 of these are SIZE_MAX times SEG_MAX, 126 MiB. Who does not accept both has not been told of them.
     for (segments, refused, expected) in
-        [(24, 0, OK), (25, 0, IOERR), (25, F_SIZE_MAX, OK), (25, F_SEG_MAX, OK), (25, F_SIZE_MAX | F_SEG_MAX, OK)]
+        [(28, 0, OK), (29, 0, IOERR), (29, F_SIZE_MAX, OK), (29, F_SEG_MAX, OK), (29, F_SIZE_MAX | F_SEG_MAX, OK)]
     {
-        let (mut driver, request) = large_request(128 << 20, segments, (63 << 20) / 24, refused);
+        let (mut driver, request) = large_request(256 << 20, segments, (126 << 20) / 28, refused);
         driver.request(&request);
         assert_eq!(status(&driver), expected, "{segments} segments, without {refused:#x}");
     }

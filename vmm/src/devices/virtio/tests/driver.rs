@@ -11,7 +11,7 @@ use crate::devices::running::{Running, WorkerError};
 use crate::devices::virtio::{Resizer, VirtioDevice, VirtioMmio, VirtioWorker};
 use crate::memory::GuestMemory;
 
-pub(super) const MEMORY_SIZE: usize = 0x40_0000;
+pub(super) const MEMORY_SIZE: usize = 0x80_0000;
 pub(super) const QUEUE_SIZE: u16 = 32;
 /// Tables and rings are below; buffers are from here on.
 pub(super) const BUFFERS: u64 = 0x1_0000;

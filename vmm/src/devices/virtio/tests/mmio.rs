@@ -46,7 +46,7 @@ fn configuration_space_at_any_width() {
     let mut expected = [0; 0x40];
     expected[24] = u8::try_from((piece / 512).ilog2()).unwrap();
     expected[26..28].copy_from_slice(&u16::try_from(piece / 512).unwrap().to_le_bytes());
-    expected[..24].copy_from_slice(&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 126, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
+    expected[..24].copy_from_slice(&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 126, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
     expected[36..60].copy_from_slice(&[0, 0, 2, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
     for width in [1, 2, 4, 8] {
         for (at, bytes) in expected.chunks(width).enumerate() {
