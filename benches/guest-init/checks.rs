@@ -59,7 +59,6 @@
 //! | `handoff` | debugfs has files of the memmap hand-off | `files`: name to content |
 //! | `dmesg=TEXT` | a line of the kernel log contains TEXT | `count`, `lines` (the first 32) |
 //! | `nodmesg=TEXT` | no line does | the same |
-//! | `vmstat` | /proc/vmstat can be read | `values` |
 //! | `rest=3` | for three seconds nothing was done, and since the kernel began nobody compacted or reclaimed memory | pages `compacted` and `reclaimed`: looked at for that; `deferred_kib` or null |
 //! | `echo` | a line comes from the console; `ready` asks for it | `line` |
 //! | `ledger=/dev/vda` | its ext4 takes record after record, each flushed; whoever listens is told of each: `written` | `records` |
@@ -109,7 +108,6 @@ fn run(name: &str, argument: Option<&str>) -> Outcome {
         "set" => accounts::set(needed("NAME:VALUE")?),
         "showmem" => showmem::show_mem(),
         "steady" => steady::steady(needed("SECONDS")?),
-        "vmstat" => memory::vmstat(),
         "rest" => memory::rest(needed("SECONDS")?),
         "settle" => fill::settle(argument),
         "take" => fill::take(needed("N%")?),

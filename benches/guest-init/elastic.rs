@@ -37,10 +37,10 @@ const OVERHEAD: u64 = 8;
 /// Sets the mark and says a line each time that `MemTotal` rises, so many times.
 pub(crate) fn rises(times: &str) -> Outcome {
     let times: u64 = times.parse().map_err(|_| format!("rises={times}: expected a number"))?;
-    let (mut seen, mut before) = (0, total()?);
+    let (mut seen, mut before) = (0, memory::kib("MemTotal")?);
     report::print(&json!({ "rises": seen }));
     while seen < times {
-        let now = total()?;
+        let now = memory::kib("MemTotal")?;
         if now > before {
             mark(RISEN).map_err(|error| format!("/dev/port: {error}"))?;
             seen += 1;
@@ -77,16 +77,16 @@ pub(crate) fn zeros(gpa: &str) -> Outcome {
 /// `MemTotal` rises; then takes `amount` more, a page at a time.
 pub(crate) fn short(amount: &str) -> Outcome {
     let more = memory::amount_kib(amount)? / 4;
-    let (before, kills) = (total()?, killed()?);
+    let (before, kills) = (memory::kib("MemTotal")?, killed()?);
     let mut taken = Pages::default();
-    while memory::free_kib()? > memory::high_kib()? {
+    while memory::kib("MemFree")? > memory::high_kib()? {
         taken.take();
     }
     let full = taken.pages();
     report::print(&json!({ "short": true, "pages": full }));
     taken.longest = Duration::ZERO;
     let since = Instant::now();
-    while total()? == before {
+    while memory::kib("MemTotal")? == before {
         if since.elapsed() > LIMIT {
             return Err(format!("MemTotal is {before} KiB, and stays so"));
         }
@@ -101,13 +101,9 @@ pub(crate) fn short(amount: &str) -> Outcome {
     let killed = killed()? - kills;
     let report = json!({
         "pages": pages, "full": full, "wrong": wrong, "killed": killed,
-        "longest_short_ns": ns(while_short), "longest_after_ns": ns(taken.longest),
+        "longest_short_ns": while_short.as_nanos(), "longest_after_ns": taken.longest.as_nanos(),
     });
     Ok((wrong == 0 && killed == 0, report))
-}
-
-fn ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Memory, each page with a value of its own, and the longest that one took to come.
@@ -158,7 +154,7 @@ pub(crate) fn mount_at(source: &str, target: &str, kind: &str) -> Result<(), Str
 /// which is larger, and says so.
 /// Reads all of it again and again, until `MemTotal` has fallen and is still; a last time from the device itself.
 pub(crate) fn laden(device: &str) -> Outcome {
-    let before = total()?;
+    let before = memory::kib("MemTotal")?;
     let mut own = Pages::default();
     while own.pages() < before / 4 / 4 {
         own.take();
@@ -170,7 +166,7 @@ pub(crate) fn laden(device: &str) -> Outcome {
     let room = size(device)? / PAGE as u64;
     let disk = Filled::write(&format!("{DISK}/file"), room - room / OVERHEAD)?;
     let mut wrong = disk.wrong()?;
-    report::print(&json!({ "laden": true, "free_kib": memory::free_kib()?, "total_kib": before }));
+    report::print(&json!({ "laden": true, "free_kib": memory::kib("MemFree")?, "total_kib": before }));
 
     let (since, mut looks, mut last, mut changed) = (Instant::now(), 0u64, before, Instant::now());
     while last == before || changed.elapsed() < STILL {
@@ -179,7 +175,7 @@ pub(crate) fn laden(device: &str) -> Outcome {
         }
         wrong += own.wrong() + file.wrong()? + disk.wrong()?;
         looks += 1;
-        let now = total()?;
+        let now = memory::kib("MemTotal")?;
         if now != last {
             (last, changed) = (now, Instant::now());
         }
@@ -241,11 +237,6 @@ impl Filled {
         }
         Ok(())
     }
-}
-
-pub(crate) fn total() -> Result<u64, String> {
-    memory::meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal")
-        .ok_or_else(|| "/proc/meminfo: no MemTotal".to_owned())
 }
 
 /// What was killed for its memory since boot.

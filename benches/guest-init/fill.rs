@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::kernel::DEBUGFS;
-use crate::memory::{PAGE, meminfo_kib};
+use crate::memory::{self, PAGE, meminfo_kib};
 use crate::outcome::Outcome;
 use crate::{files, locks};
 
@@ -63,7 +63,7 @@ pub(crate) fn take(share: &str) -> Outcome {
     let wrong = || format!("take={share}: expected 1% to 99%");
     let percent = share.strip_suffix('%').and_then(|number| number.parse::<usize>().ok());
     let percent = percent.filter(|percent| (1..100).contains(percent)).ok_or_else(wrong)?;
-    let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
+    let total = memory::kib("MemTotal")?;
     let total = usize::try_from(total).map_err(|_| "more memory than addresses")?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let each = (total / 4 * percent / 100).div_ceil(threads);
@@ -77,7 +77,7 @@ pub(crate) fn take(share: &str) -> Outcome {
         }
         Ok(())
     })?;
-    let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let ns = since.elapsed().as_nanos();
     let pages = each * threads;
     let locked = locks::acquisitions(ZONE_LOCK).zip(locked).map(|(after, before)| after - before);
     let resident = resident_pages()?;

@@ -43,18 +43,21 @@ static BASE: OnceLock<u64> = OnceLock::new();
 /// Waits until `MemTotal` is `amount` more than at first. Of what comes, a 64th may be taken by the memmap for it.
 pub(crate) fn total(amount: &str) -> Outcome {
     let more = amount_kib(amount)?;
-    let read =
-        || meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal".to_owned());
-    let first = read()?;
+    let first = kib("MemTotal")?;
     let base = *BASE.get_or_init(|| first);
     let expected = base + more - more.div_ceil(64)..=base + more;
     let start = Instant::now();
     let mut total = first;
     while !expected.contains(&total) && start.elapsed() < RESIZED {
         sleep(Duration::from_millis(20));
-        total = read()?;
+        total = kib("MemTotal")?;
     }
     Ok((expected.contains(&total), json!({ "base_kib": base, "total_kib": total })))
+}
+
+/// KiB of a line of /proc/meminfo as it is now.
+pub(crate) fn kib(name: &str) -> Result<u64, String> {
+    meminfo_kib(&files::text("/proc/meminfo")?, name).ok_or_else(|| format!("/proc/meminfo: no {name}"))
 }
 
 /// KiB of a line of /proc/meminfo.
@@ -91,14 +94,9 @@ pub(crate) fn amount_kib(amount: &str) -> Result<u64, String> {
     let number: u64 = number.parse().map_err(|_| wrong())?;
     match unit {
         "M" => Ok(number << 10),
-        "%" => Ok(available_kib()? * number / 100),
+        "%" => Ok(kib("MemAvailable")? * number / 100),
         _ => Err(wrong()),
     }
-}
-
-fn available_kib() -> Result<u64, String> {
-    let available = meminfo_kib(&files::text("/proc/meminfo")?, "MemAvailable");
-    available.ok_or_else(|| "/proc/meminfo: no MemAvailable".to_owned())
 }
 
 /// `{node, zone, spanned, present, managed, free, start_pfn}`, in pages, of each zone that spans any.
@@ -139,17 +137,6 @@ fn push(zones: &mut Vec<Value>, zone: &mut serde_json::Map<String, Value>) {
     zone.clear();
 }
 
-/// All of /proc/vmstat.
-pub(crate) fn vmstat() -> Outcome {
-    let text = files::text("/proc/vmstat")?;
-    let values: serde_json::Map<String, Value> = text
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .filter_map(|(name, value)| Some((name.to_owned(), value.parse::<u64>().ok()?.into())))
-        .collect();
-    Ok((!values.is_empty(), json!({ "values": Value::Object(values) })))
-}
-
 /// Does nothing for so long. Who has had free memory since it began looks for none: nobody has compacted or reclaimed.
 pub(crate) fn rest(seconds: &str) -> Outcome {
     let seconds = seconds.parse().map_err(|_| format!("rest={seconds}: expected seconds"))?;
@@ -168,13 +155,13 @@ pub(crate) fn alloc() -> Outcome {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut pages: u64 = 0;
     // MemFree, not MemAvailable: beyond it the kernel would take back pages, and in the end kill us.
-    while free_kib()? > reserve {
+    while kib("MemFree")? > reserve {
         chunks.push(chunk(pages));
         pages += u64::from(CHUNK_PAGES);
     }
     let values = chunks.iter().flat_map(|chunk| chunk.chunks_exact(PAGE)).map(value_of);
     let wrong = (0..pages).zip(values).filter(|(page, value)| expected(*page) != *value).count();
-    let left = free_kib()?;
+    let left = kib("MemFree")?;
     let fields = json!({ "pages": pages, "wrong": wrong, "free_kib_left": left });
     Ok((wrong == 0 && pages > 0, fields))
 }
@@ -218,8 +205,7 @@ impl Held {
 /// What stays untouched: twice what the kernel keeps for itself in all zones, the table of our own pages, and 4 MiB for
 /// everything else.
 fn reserve_kib() -> Result<u64, String> {
-    let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
-    Ok(high_kib()? * 2 + total / 512 + (4 << 10))
+    Ok(high_kib()? * 2 + kib("MemTotal")? / 512 + (4 << 10))
 }
 
 /// With less than this free the kernel looks for more.
@@ -230,11 +216,6 @@ pub(crate) fn high_kib() -> Result<u64, String> {
 fn zone_sum(zoneinfo: &str, name: &str) -> u64 {
     let lines = zoneinfo.lines().filter_map(|line| line.trim_start().strip_prefix(name));
     lines.filter_map(|rest| rest.strip_prefix(' ')?.trim().parse::<u64>().ok()).sum()
-}
-
-pub(crate) fn free_kib() -> Result<u64, String> {
-    let free = meminfo_kib(&files::text("/proc/meminfo")?, "MemFree");
-    free.ok_or_else(|| "/proc/meminfo: no MemFree".to_owned())
 }
 
 /// Pages numbered from `first`.

@@ -9,8 +9,8 @@ use rustix::pipe::{SpliceFlags, pipe, splice};
 use serde_json::json;
 
 use crate::devices::told;
-use crate::elastic::{Filled, mount_at, total};
-use crate::memory::{self, PAGE};
+use crate::elastic::{Filled, mount_at};
+use crate::memory::{self, PAGE, kib};
 use crate::outcome::Outcome;
 use crate::report;
 
@@ -21,18 +21,18 @@ const TMPFS: &str = "/pinned";
 /// Fills a file in memory with a quarter of it, has a pipe hold some of its pages, and says `pinned`. Waits for `go` in the last block
 /// of `device`, written from outside; lets the pages go and says `released`; waits for `stop`.
 pub(crate) fn pinned(device: &str) -> Outcome {
-    let pages = total()? / 4 / 4;
+    let pages = kib("MemTotal")? / 4 / 4;
     mount_at("tmpfs", TMPFS, "tmpfs")?;
     let file = Filled::write(&format!("{TMPFS}/file"), pages)?;
     let held = Held::of(&file, pages)?;
     report::print(&json!({ "pinned": true }));
     told(device, b"go")?;
-    let part = total()?;
+    let part = kib("MemTotal")?;
     let mut wrong = file.wrong()? + held.release()?;
     report::print(&json!({ "released": true }));
     told(device, b"stop")?;
     wrong += file.wrong()?;
-    Ok((wrong == 0, json!({ "pages": pages, "wrong": wrong, "part_kib": part, "after_kib": total()? })))
+    Ok((wrong == 0, json!({ "pages": pages, "wrong": wrong, "part_kib": part, "after_kib": kib("MemTotal")? })))
 }
 
 /// Pages of a file in a pipe.

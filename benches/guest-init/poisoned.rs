@@ -8,9 +8,7 @@ use std::os::unix::fs::FileExt;
 use serde_json::json;
 
 use crate::devices::told;
-use crate::elastic::total;
-use crate::files;
-use crate::memory::{self, PAGE};
+use crate::memory::{self, PAGE, kib};
 use crate::outcome::Outcome;
 use crate::report;
 
@@ -22,28 +20,24 @@ const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 /// So many pages are taken, of which the highest goes: memory that the hypervisor has added is higher than any other.
 const PAGES: usize = 16384;
-/// What one page is in [`faulty`].
+/// The line of /proc/meminfo with the faulty pages that the kernel knows of,
+const FAULTY: &str = "HardwareCorrupted";
+/// and what one page is there.
 const PAGE_KIB: u64 = PAGE as u64 >> 10;
 
 /// Takes a page of memory that has been added out of use, and says `poisoned`; waits for `stop` in the last block of `device`, written
 /// from outside once that memory has gone. The kernel knows of no faulty page then.
 pub(crate) fn poisoned(device: &str) -> Outcome {
-    let before = faulty()?;
+    let before = kib(FAULTY)?;
     let frame = take_out()?;
-    let with = faulty()?;
+    let with = kib(FAULTY)?;
     report::print(&json!({ "poisoned": true }));
     told(device, b"stop")?;
-    let after = faulty()?;
+    let after = kib(FAULTY)?;
     let report = json!({
-        "before_kib": before, "with_kib": with, "after_kib": after, "frame": frame, "total_kib": total()?,
+        "before_kib": before, "with_kib": with, "after_kib": after, "frame": frame, "total_kib": kib("MemTotal")?,
     });
     Ok((with == before + PAGE_KIB && after == before, report))
-}
-
-/// KiB of faulty pages that the kernel knows of.
-fn faulty() -> Result<u64, String> {
-    memory::meminfo_kib(&files::text("/proc/meminfo")?, "HardwareCorrupted")
-        .ok_or_else(|| "/proc/meminfo: no HardwareCorrupted".to_owned())
 }
 
 /// The number of the page, which this program had until then; what was in it is still there.

@@ -13,7 +13,7 @@ use flatboot_bench::work::{
 use rustix::mount::{MountFlags, mount};
 use serde_json::{Value, json};
 
-use crate::memory::{PAGE, meminfo_kib};
+use crate::memory::{self, PAGE};
 use crate::net::PATIENCE;
 use crate::outcome::Outcome;
 use crate::{files, fill, readers, rtnetlink, waits};
@@ -107,7 +107,7 @@ fn per_second((passed, report): &(bool, Value), what: &str) -> Result<u64, Strin
 }
 
 fn read(readers: u8) -> Result<u64, String> {
-    let total = meminfo_kib(&files::text("/proc/meminfo")?, "MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
+    let total = memory::kib("MemTotal")?;
     if total * READ_TIMES > DISK_MIB << 10 {
         return Err(format!(
             "{} MiB of memory: readers are for VMs of at most {} MiB",

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What each part is worth: variants with one part switched off, each over the same with the full set.
 
-use std::cmp::Ordering;
-
 use crate::results::{Group, Variant, blocks};
 use crate::stats::{Interval, Resampled, median};
-use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
+use crate::table::{Block, Cell, Column, Table, left, or_none, ratio, right};
 use crate::terminal::{Clock, bytes, plain, size};
 
 /// Variants that differ in nothing but memory and the part that is off.
@@ -104,20 +102,14 @@ impl<'a> Part<'a> {
     fn row(&self, clock: Clock) -> Vec<Cell> {
         let time = |group: &Group<'_>| or_none(median(&group.independent_inits()), |ns| clock.show(ns));
         let memory = |group: &Group<'_>| or_none(median(&group.memory()), bytes).text;
-        let mut ratio = or_none(self.ratio, |ratio| format!("{ratio:.3}"));
-        // What is slower without it is worth something.
-        ratio.tone = match self.interval.and_then(Interval::differs) {
-            Some(Ordering::Greater) => Tone::Good,
-            Some(_) => Tone::Bad,
-            None => Tone::Plain,
-        };
         vec![
             plain(self.name).into(),
             size(self.without.variant.memory_bytes).into(),
             self.n.into(),
             time(self.full),
             time(self.without),
-            ratio,
+            // What is slower without it is worth something.
+            ratio(self.ratio, self.interval),
             or_none(self.interval, |interval| interval.to_string()),
             format!("{} → {}", memory(self.full), memory(self.without)).into(),
         ]
@@ -126,6 +118,8 @@ impl<'a> Part<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
     use super::*;
     use crate::report::fixture::{GIB, sweep, variant};
     use crate::results::groups;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flatboot_bench::compare::Limit;
-use flatboot_bench::host::MemorySize;
+use flatboot_bench::host::memory_mib;
 use flatboot_bench::modes::Mode;
 use flatboot_bench::observe::Until;
 use flatboot_bench::results::HostPages;
@@ -79,12 +79,12 @@ pub(crate) enum Verb {
     ///
     /// Exit code: 0 if all that can be tested on this machine hold, 1 if one does not hold, 125 if one could not be tested
     /// because of a failure, 2 if this command line is wrong, 128 + n after signal n.
-    Spec(SpecArgs),
+    Spec(spec::Options),
     /// Boot random VMs that end in random ways, for a given time, and report each unexpected result
     ///
     /// A seed determines one boot: --seed S --boots 1 repeats the boot with that seed. Exit code: 0 if all results were as
     /// expected, 1 if not, 3 if it was stopped, 125 if it could not start or continue.
-    Soak(SoakArgs),
+    Soak(soak::Request),
     /// See one boot to its end (what `soak` executes beside the VMM)
     #[command(hide = true)]
     Attend(AttendArgs),
@@ -291,43 +291,6 @@ pub(crate) struct ObserveArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SoakArgs {
-    /// Start boots for this time [default: 600, or no limit with --boots]
-    #[arg(long, value_name = "N")]
-    seconds: Option<u64>,
-    /// Maximum number of boots
-    #[arg(long, value_name = "N")]
-    boots: Option<u64>,
-    /// Seed of the first boot; later boots use the following numbers [default: random]
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
-    /// Hosts that run in parallel
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
-    hosts: u8,
-    /// A boot that has not ended after this time has failed
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
-    timeout: u32,
-    /// Directory for the console output of failed boots
-    #[arg(long, value_name = "DIR", default_value = "target/soak")]
-    keep: PathBuf,
-}
-
-impl SoakArgs {
-    pub(crate) fn request(&self) -> soak::Request {
-        let seconds = self.seconds.or(self.boots.is_none().then_some(600));
-        soak::Request {
-            time: seconds.map(Duration::from_secs),
-            boots: self.boots,
-            // Short enough to be typed.
-            seed: self.seed.unwrap_or_else(|| u64::from(fastrand::u32(..))),
-            hosts: self.hosts,
-            limit: Duration::from_secs(self.timeout.into()),
-            keep: self.keep.clone(),
-        }
-    }
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct AttendArgs {
     /// The order, as JSON
     pub(crate) order: String,
@@ -356,32 +319,6 @@ pub(crate) struct CompareArgs {
     /// Compare even if the hosts differ in the kind of KVM, CPUs or kernel
     #[arg(long)]
     pub(crate) across_hosts: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SpecArgs {
-    /// Names of promises or sections (speed, size, limits, behaviour) [default: all]
-    #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<String>,
-    /// Samples of each variant of a speed promise, in addition to the first, which is dropped; and rounds of what tests time, unless
-    /// the environment variable `FLATBOOT_TIMES` says how many
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    runs: usize,
-    /// Print the promises with the command that tests each, and run nothing
-    #[arg(long)]
-    pub(crate) list: bool,
-    /// Print details of promises that hold, too
-    #[arg(long)]
-    details: bool,
-    /// Directory for raw samples and the output of tests
-    #[arg(long, value_name = "DIR", default_value = "target/spec")]
-    keep: PathBuf,
-}
-
-impl SpecArgs {
-    pub(crate) fn options(&self) -> spec::Options {
-        spec::Options { names: self.names.clone(), runs: self.runs, keep: self.keep.clone(), details: self.details }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -430,8 +367,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
     /// Memory of the emulated host, allocated as it is used
-    #[arg(long, value_name = "SIZE", default_value_t)]
-    memory: MemorySize,
+    #[arg(long, value_name = "SIZE", default_value = "14G", value_parser = memory_mib)]
+    memory: u64,
     /// Processors of the emulated host that the program runs on
     #[arg(long, value_name = "N", default_value_t = 2)]
     cpus: u8,
@@ -455,7 +392,7 @@ pub(crate) struct PlaceArgs {
 impl PlaceArgs {
     pub(crate) fn options(&self) -> HostOptions {
         HostOptions {
-            memory: self.memory,
+            memory_mib: self.memory,
             cpus: self.cpus,
             drives: self.drives.clone(),
             writable: self.writable.clone(),

@@ -91,6 +91,16 @@ pub struct Mark {
     pub host_faults: Option<u64>,
     /// What was reached.
     pub name: String,
+    /// Who says so, if that is known: `vmm` or `guest`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+impl Mark {
+    /// Whether the guest says so.
+    pub(crate) fn is_of_guest(&self) -> bool {
+        self.source.as_deref() == Some("guest")
+    }
 }
 
 impl Guest {
@@ -158,34 +168,6 @@ impl Guest {
     #[must_use]
     pub fn timeline(mut self, file: &Path) -> Self {
         self.timeline = Some(file.to_path_buf());
-        self
-    }
-
-    /// The same, started by requests to a server.
-    #[must_use]
-    pub fn served(mut self) -> Self {
-        self.served = true;
-        self
-    }
-
-    /// The same on a host that has the tap `name`.
-    #[must_use]
-    pub fn with_tap(mut self, name: &'static str) -> Self {
-        self.tap = Some(name);
-        self
-    }
-
-    /// The same on a host that has those disks.
-    #[must_use]
-    pub fn with_disks(mut self, disks: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.disks.extend(disks);
-        self
-    }
-
-    /// The same on a host that has started such a VM before.
-    #[must_use]
-    pub fn rehearsed(mut self) -> Self {
-        self.rehearsed = true;
         self
     }
 

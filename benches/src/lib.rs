@@ -46,6 +46,7 @@ mod fleets;
 mod http;
 mod init_times;
 mod json_file;
+mod once;
 mod progress;
 mod rates;
 mod size;

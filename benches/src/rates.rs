@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What guests got done: the rate of each workload, and how it compares with that under QEMU, or on stock 6.12.
 
-use std::cmp::Ordering;
-
 use crate::modes::STOCK;
 use crate::results::{Group, Sample, Variant};
 use crate::stats::{self, Interval, Resampled, median};
 use crate::sweep::describe;
-use crate::table::{Block, Cell, Column, Table, Tone, left, or_none, right};
+use crate::table::{Block, Cell, Column, Table, left, or_none, ratio, right};
 use crate::terminal::{bytes, plain};
 use crate::work::{Unit, WORKLOADS, Workload, Yardstick};
 
@@ -133,28 +131,23 @@ impl Rate {
     }
 
     fn row(&self) -> Vec<Cell> {
-        let ratio = |ratio| or_none(ratio, |ratio: f64| format!("{ratio:.3}"));
-        let mut compared = ratio(self.ratio);
-        compared.tone = match self.interval.and_then(Interval::differs) {
-            Some(Ordering::Greater) => Tone::Good,
-            Some(_) => Tone::Bad,
-            None => Tone::Plain,
-        };
         vec![
             self.workload.name.into(),
             self.workload.meaning.into(),
             self.n.into(),
             or_none(self.median, |median| self.show(median)),
             or_none(self.yardstick, |median| format!("{} {}", self.workload.yardstick().name(), self.show(median))),
-            compared,
+            ratio(self.ratio, self.interval),
             or_none(self.interval, |interval| interval.to_string()),
-            ratio(self.by_round),
+            ratio(self.by_round, None),
         ]
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::cmp::Ordering;
+
     use super::*;
     use crate::report::fixture::{GIB, sweep, variant};
     use crate::results::{End, Results, groups};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A table of numbers before it is drawn, in a terminal or on a page.
 
+use std::cmp::Ordering;
+
+use crate::stats::Interval;
+
 /// What stands where there is no value.
 pub(crate) const NONE: &str = "–";
 
@@ -94,4 +98,14 @@ impl<T: ToString> From<T> for Cell {
 /// What `show` makes of a value, or that there is none.
 pub(crate) fn or_none<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> Cell {
     value.map_or(NONE.to_owned(), show).into()
+}
+
+/// A ratio, and whether its interval shows that it is above 1 or below.
+pub(crate) fn ratio(ratio: Option<f64>, interval: Option<Interval>) -> Cell {
+    let tone = match interval.and_then(Interval::differs) {
+        Some(Ordering::Greater) => Tone::Good,
+        Some(_) => Tone::Bad,
+        None => Tone::Plain,
+    };
+    Cell { tone, ..or_none(ratio, |ratio| format!("{ratio:.3}")) }
 }

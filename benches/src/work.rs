@@ -7,6 +7,8 @@
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
+use crate::once::each_once;
+
 /// Something for a guest to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Workload {
@@ -263,13 +265,7 @@ impl Works {
     /// The workloads that `list` means, in its order, each once.
     #[must_use]
     pub fn workloads(list: &[Self]) -> Vec<&'static Workload> {
-        let mut all: Vec<&'static Workload> = Vec::new();
-        for one in list.iter().flat_map(|works| &works.0) {
-            if !all.contains(one) {
-                all.push(one);
-            }
-        }
-        all
+        each_once(list.iter().flat_map(|works| works.0.iter().copied()))
     }
 }
 

@@ -13,8 +13,6 @@ use std::{io, process};
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::system::sysinfo;
 
-use super::MemorySize;
-
 /// Of this machine's memory, how much may be kept for hosts to come: one part in so many.
 const KEPT_SHARE: u64 = 2;
 
@@ -28,19 +26,19 @@ pub(super) struct Lent(HostMemory);
 #[derive(Debug, Clone)]
 struct HostMemory {
     file: Arc<OwnedFd>,
-    size: MemorySize,
+    mib: u64,
 }
 
 impl Lent {
     /// What a host of this size has left, else new memory.
-    pub(super) fn take(size: MemorySize) -> io::Result<Self> {
+    pub(super) fn take(mib: u64) -> io::Result<Self> {
         let mut kept = kept();
-        if let Some(index) = kept.iter().rposition(|memory| memory.size == size) {
+        if let Some(index) = kept.iter().rposition(|memory| memory.mib == mib) {
             return Ok(Self(kept.remove(index)));
         }
         let file = memfd_create("flatboot-host", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, size.mib() << 20)?;
-        Ok(Self(HostMemory { file: Arc::new(file), size }))
+        ftruncate(&file, mib << 20)?;
+        Ok(Self(HostMemory { file: Arc::new(file), mib }))
     }
 
     /// Where a process of this user finds it.

@@ -14,6 +14,6 @@ mod session;
 mod terminal;
 
 pub use machine::Killer;
-pub use options::{HostOptions, MemorySize};
+pub use options::{HostOptions, memory_mib};
 pub use session::{Control, HostSession, Launched};
 pub use terminal::{NO_TERMINAL, terminal_size};

@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What an emulated host is made of.
 
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::size;
-
-/// A host's memory. At least 256 MiB, a whole number of MiB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemorySize {
-    mib: u64,
-}
 
 /// An emulated host.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
-    /// Its memory, of which only what is used is taken from this machine.
-    pub memory: MemorySize,
+    /// Its memory in MiB, of which only what is used is taken from this machine.
+    pub memory_mib: u64,
     /// The processors that programs run on, 1 to 63. The host has one more, for itself.
     pub cpus: u8,
     /// What QEMU's `-cpu` has for them: all that it can emulate, unless something is to be missing.
@@ -41,44 +33,17 @@ pub struct HostOptions {
     pub start_limit: Duration,
 }
 
-impl MemorySize {
-    /// Smallest host in which the kernel, its init and a program have room.
-    const MIN_MIB: u64 = 256;
-
-    /// In MiB.
-    #[must_use]
-    pub fn mib(self) -> u64 {
-        self.mib
-    }
-}
-
-impl Default for MemorySize {
-    /// 14 GiB: room for what a 256 GiB stock guest touches, three times over.
-    fn default() -> Self {
-        Self { mib: 14 << 10 }
-    }
-}
-
-impl fmt::Display for MemorySize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}M", self.mib)
-    }
-}
-
-impl FromStr for MemorySize {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let wrong = || anyhow!("host memory {text:?}: expected a size of at least 256M, such as 512M or 14G");
-        let bytes = size::of(text, Self::MIN_MIB << 20).ok_or_else(wrong)?;
-        Ok(Self { mib: bytes >> 20 })
-    }
+/// MiB of a host's memory as they are typed. In less than 256 the kernel, its init and a program have no room.
+pub fn memory_mib(text: &str) -> std::result::Result<u64, String> {
+    let wrong = || format!("host memory {text:?}: expected a size of at least 256M, such as 512M or 14G");
+    size::of(text, 256 << 20).map(|bytes| bytes >> 20).ok_or_else(wrong)
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
         Self {
-            memory: MemorySize::default(),
+            // Room for what a 256 GiB stock guest touches, three times over.
+            memory_mib: 14 << 10,
             cpus: 2,
             cpu: "max",
             nodes: 1,
@@ -126,12 +91,12 @@ mod tests {
     #[test]
     fn sizes() {
         for (text, mib) in [("256M", 256), ("14G", 14336), ("1T", 1 << 20)] {
-            assert_eq!(text.parse::<MemorySize>().unwrap().mib(), mib, "{text}");
+            assert_eq!(memory_mib(text), Ok(mib), "{text}");
         }
         for text in
             ["", "G", "0G", "255M", "14", "14g", "-1G", "1.5G", "99999999999999999999G", "18446744073709551615T"]
         {
-            let error = text.parse::<MemorySize>().unwrap_err().to_string();
+            let error = memory_mib(text).unwrap_err();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }
     }

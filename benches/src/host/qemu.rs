@@ -62,9 +62,9 @@ pub(super) fn arguments(options: &HostOptions, files: &Files) -> Vec<OsString> {
     args.text("-M q35,memory-backend=ram -accel tcg,thread=multi");
     args.text(&format!("-cpu {},{FEATURES}", options.cpu));
     // CPU 0 is the host's own: host-init keeps programs, and so the vCPUs of their guests, off it.
-    args.text(&format!("-smp {} -m {}", options.cpus + 1, options.memory));
+    args.text(&format!("-smp {} -m {}M", options.cpus + 1, options.memory_mib));
     // Without reserve=off a machine with less memory than the host's size could refuse the mapping.
-    let memory = format!("memory-backend-file,id=ram,share=on,reserve=off,size={},mem-path=", options.memory);
+    let memory = format!("memory-backend-file,id=ram,share=on,reserve=off,size={}M,mem-path=", options.memory_mib);
     args.option("-object", &memory, &files.memory);
     args.path("-kernel", &files.kernel);
     args.path("-initrd", &files.initramfs);

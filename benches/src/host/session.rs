@@ -82,9 +82,9 @@ impl HostSession {
         let directory = runtime_directory()?;
         let no_directory = || no_directory(directory.path());
         let file = |name: &str| directory.path().join(name);
-        let size = options.memory;
-        let no_memory = || format!("the emulated host's memory: cannot make a file of {size} for it");
-        let memory = Lent::take(size).with_context(no_memory)?;
+        let mib = options.memory_mib;
+        let no_memory = || format!("the emulated host's memory: cannot make a file of {mib} MiB for it");
+        let memory = Lent::take(mib).with_context(no_memory)?;
         let files = Files {
             memory: memory.path(),
             kernel,

@@ -13,8 +13,8 @@ use std::time::Duration;
 use flatboot_handoff::marks as codes;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::time::{ClockId, clock_gettime};
-use serde::Deserialize;
 
+use crate::guest;
 use crate::results::Mark;
 
 /// A guest may write marks without end; this many are kept.
@@ -51,25 +51,11 @@ impl Reported {
     }
 }
 
-/// The part of flatboot's timeline that is needed.
-#[derive(Deserialize)]
-struct Timeline {
-    zero_monotonic_ns: u64,
-    marks: Vec<TimelineMark>,
-}
-
-#[derive(Deserialize)]
-struct TimelineMark {
-    ns: u64,
-    name: String,
-    source: String,
-}
-
 /// Reads the timeline in `path`, with times since `zero_ns` on `CLOCK_MONOTONIC`.
 pub(super) fn from_timeline(path: &Path, zero_ns: u64) -> io::Result<Reported> {
-    let timeline: Timeline = serde_json::from_slice(&fs::read(path)?)?;
+    let timeline: guest::Timeline = serde_json::from_slice(&fs::read(path)?)?;
     let offset = timeline.zero_monotonic_ns.saturating_sub(zero_ns);
-    let mark = |mark: TimelineMark| Mark { ns: mark.ns + offset, guest: mark.source == "guest", name: mark.name };
+    let mark = |mark: guest::Mark| Mark { ns: mark.ns + offset, guest: mark.is_of_guest(), name: mark.name };
     Ok(Reported::of(timeline.marks.into_iter().map(mark).collect(), "first KVM_RUN"))
 }
 

@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 
+use crate::once::each_once;
 use crate::results::{End, Facts, Results};
 
 use super::format::{bytes, count, date, float};
@@ -11,12 +12,7 @@ use super::model::Source;
 /// One row for each fact, one column for each file.
 pub(super) fn facts(sources: &[&Source]) -> Markup {
     let columns: Vec<Vec<(String, String)>> = sources.iter().map(|source| of(&source.results)).collect();
-    let mut names: Vec<&String> = Vec::new();
-    for (name, _) in columns.iter().flatten() {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = each_once(columns.iter().flatten().map(|(name, _)| name));
     html! {
         div.scroll tabindex="0" role="region" aria-label="Host and versions" {
             table.facts {

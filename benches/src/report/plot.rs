@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::once::each_once;
 use crate::results::{Group, Sample, is_shapes};
 use crate::stats::Summary;
 
@@ -162,13 +163,8 @@ impl Panels {
 
     /// The lines that occur in any chart.
     pub(super) fn legend(&self) -> Vec<(&str, Style)> {
-        let mut legend: Vec<(&str, Style)> = Vec::new();
-        for track in self.plots.iter().flat_map(|plot| &plot.tracks) {
-            if !legend.iter().any(|(name, _)| *name == track.name) {
-                legend.push((&track.name, track.style));
-            }
-        }
-        legend
+        let tracks = self.plots.iter().flat_map(|plot| &plot.tracks);
+        each_once(tracks.map(|track| (track.name.as_str(), track.style)))
     }
 }
 

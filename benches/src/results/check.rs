@@ -15,17 +15,14 @@ pub(super) fn sweep(sweep: &Sweep) -> Result<(), String> {
     }
     let mut seen = HashSet::new();
     for (index, variant) in sweep.variants.iter().enumerate() {
-        if variant.memory_bytes == 0 {
-            return Err(format!("variant {index} has no memory"));
-        }
-        if variant.cpus == 0 {
-            return Err(format!("variant {index} has no vCPUs"));
-        }
-        if variant.vms == Some(0) {
-            return Err(format!("variant {index} is a fleet without VMs"));
-        }
-        if !seen.insert(variant) {
-            return Err(format!("variant {index} is there twice"));
+        let wrong = [
+            (variant.memory_bytes == 0, "has no memory"),
+            (variant.cpus == 0, "has no vCPUs"),
+            (variant.vms == Some(0), "is a fleet without VMs"),
+            (!seen.insert(variant), "is there twice"),
+        ];
+        if let Some((_, what)) = wrong.iter().find(|(is, _)| *is) {
+            return Err(format!("variant {index} {what}"));
         }
     }
     Ok(())

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use flatboot_handoff::marks::{self, Mark};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::leftovers;
 use super::order::{DISK, Order, SOCKET, STDERR, STDOUT, Seen, TIMELINE};
 use super::step::Step;
 use crate::command::exit_code;
+use crate::guest::{self, Timeline};
 use crate::http::{self, Answer};
 use crate::observe::Interrupted;
 
@@ -70,9 +70,8 @@ fn directory() -> io::Result<TempDir> {
 /// Whether init has marked that its checks passed, before whatever it then did. Of a guest without a console nothing else is known.
 fn is_ready(timeline: &[u8]) -> bool {
     let name = Mark::of(marks::USER_READY).map(|mark| mark.name);
-    let is = |mark: &Value| mark["guest"] == true && mark["name"].as_str() == name;
-    let of = |timeline: Value| timeline["marks"].as_array().is_some_and(|marks| marks.iter().any(is));
-    serde_json::from_slice(timeline).is_ok_and(of)
+    let is = |mark: &guest::Mark| mark.is_of_guest() && Some(mark.name.as_str()) == name;
+    serde_json::from_slice::<Timeline>(timeline).is_ok_and(|timeline| timeline.marks.iter().any(is))
 }
 
 /// A VMM that runs.
@@ -254,7 +253,7 @@ mod tests {
 
     const INIT: &str = r#"echo 'FLATBOOT {"check":"done","ok":true}'"#;
 
-    const READY: &str = r#"{"ns":7,"name":"user-ready","guest":true}"#;
+    const READY: &str = r#"{"ns":7,"name":"user-ready","source":"guest"}"#;
 
     /// What is seen of a VMM that is this script.
     fn seen(script: &str, steps: Vec<Step>, change: impl FnOnce(&mut Order)) -> Seen {
@@ -279,8 +278,9 @@ mod tests {
 
     #[test]
     fn what_a_vmm_says_and_its_exit_code_are_told() {
-        let script =
-            format!("{INIT}; echo \"$*\" >&2; echo '{{\"marks\":[{READY}]}}' >timeline; [ -f disk1 ] && exit 4");
+        let script = format!(
+            "{INIT}; echo \"$*\" >&2; echo '{{\"zero_monotonic_ns\":0,\"marks\":[{READY}]}}' >timeline; [ -f disk1 ] && exit 4"
+        );
         let seen = seen(&script, vec![], |order| {
             order.disks = 2;
             order.process = vec!["a".to_owned()];
@@ -293,10 +293,11 @@ mod tests {
     /// It would be all that is known of a guest whose console nobody reads.
     #[test]
     fn a_guest_whose_checks_failed_is_not_ready() {
-        let init = r#"{"ns":5,"name":"init-exec","guest":true}"#;
-        let timeline = |marks: &[&str]| format!("{{\"init_ns\":5,\"marks\":[{}]}}", marks.join(","));
+        let init = r#"{"ns":5,"name":"init-exec","source":"guest"}"#;
+        let timeline =
+            |marks: &[&str]| format!("{{\"init_ns\":5,\"zero_monotonic_ns\":0,\"marks\":[{}]}}", marks.join(","));
         assert!(is_ready(timeline(&[init, READY]).as_bytes()));
-        for marks in [&[init][..], &[init, &READY.replace("ready", "failed")], &[&READY.replace("true", "false")]] {
+        for marks in [&[init][..], &[init, &READY.replace("ready", "failed")], &[&READY.replace("guest", "vmm")]] {
             assert!(!is_ready(timeline(marks).as_bytes()), "{marks:?}");
         }
         assert!(!is_ready(b"{"));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use anyhow::{Context, Result, anyhow};
+use clap::Args;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -24,7 +25,7 @@ use crate::sweep::Stop;
 use crate::{artifact, initramfs};
 
 /// Enough for the largest memmap that is filled, and little enough for several hosts on one machine.
-const HOST_MEMORY: &str = "6G";
+const HOST_MIB: u64 = 6 << 10;
 /// A host gets a successor after so many boots: guests in an old one are slow.
 const BOOTS_OF_A_HOST: u64 = 25;
 /// On a loaded machine a host dies at its start now and then, for its timers seem not to run; so many in a row mean that
@@ -34,20 +35,34 @@ const STARTS: u32 = 4;
 const OVERHEAD: Duration = Duration::from_secs(120);
 
 /// What a user asks for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub struct Request {
-    /// No boot begins after so long.
-    pub time: Option<Duration>,
-    /// Most boots.
+    /// Start boots for this time [default: 600, or no limit with --boots]
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// Maximum number of boots
+    #[arg(long, value_name = "N")]
     pub boots: Option<u64>,
-    /// Seed of the first.
+    // Short enough to be typed.
+    /// Seed of the first boot; later boots use the following numbers [default: random]
+    #[arg(long, value_name = "S", default_value_t = u64::from(fastrand::u32(..)), hide_default_value = true)]
     pub seed: u64,
-    /// Hosts side by side.
+    /// Hosts that run in parallel
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub hosts: u8,
-    /// A boot that has not ended by then has failed.
-    pub limit: Duration,
-    /// Where logs of failed boots are kept.
+    /// A boot that has not ended after this time has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    pub timeout: u32,
+    /// Directory for the console output of failed boots
+    #[arg(long, value_name = "DIR", default_value = "target/soak")]
     pub keep: PathBuf,
+}
+
+impl Request {
+    /// No boot begins after so long.
+    fn time(&self) -> Option<Duration> {
+        self.seconds.or(self.boots.is_none().then_some(600)).map(Duration::from_secs)
+    }
 }
 
 /// What has come of a boot: the line to print if it has failed.
@@ -104,15 +119,14 @@ impl<'a> Bench<'a> {
         let backend = Backend::open(Some(&flatboot))?;
         let scratch = tempfile::Builder::new().prefix("flatboot-soak-").tempdir().context("temporary directory")?;
         initramfs::write_guest(&scratch.path().join("tiny.cpio"))?;
-        let memory = HOST_MEMORY.parse().unwrap_or_default();
-        let options = HostOptions { kernel: backend.host_kernel()?, memory, ..HostOptions::default() };
+        let options = HostOptions { kernel: backend.host_kernel()?, memory_mib: HOST_MIB, ..HostOptions::default() };
         let own = env::current_exe().context("temporary directory")?;
         Ok(Self { request, since: Instant::now(), backend, own, flatboot, kernel, options, next: 0.into(), scratch })
     }
 
     /// The next boot, if there is to be one.
     fn next(&self) -> Option<Plan> {
-        if self.request.time.is_some_and(|time| self.since.elapsed() >= time) {
+        if self.request.time().is_some_and(|time| self.since.elapsed() >= time) {
             return None;
         }
         let index = self.next.fetch_add(1, Ordering::SeqCst);
@@ -173,7 +187,7 @@ impl Worker<'_> {
             &bench.kernel,
             &bench.scratch.path().join("tiny.cpio"),
             &self.tap,
-            bench.request.limit,
+            Duration::from_secs(bench.request.timeout.into()),
         );
         let (seen, wrong) = match self.attended(&order)? {
             Ok(seen) => {

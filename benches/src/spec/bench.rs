@@ -45,8 +45,8 @@ const TIDY: &str = r#"
     [ -z "$tap" ] || PATH=$PATH:/usr/sbin:/sbin ip link delete "$tap"
 "#;
 
-/// A measurement did not come about.
-pub type BenchError = anyhow::Error;
+/// Makes what is compared.
+pub type Variants = fn(&Bench) -> Result<Vec<Variant>>;
 
 /// One way to boot, to be compared with others.
 #[derive(Debug, Clone)]

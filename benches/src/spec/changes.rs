@@ -90,7 +90,8 @@ fn samples(done: Vec<Changed>, rises: Option<&[u64]>, warm_up: usize) -> Result<
             .map(|rises| rises.next().with_context(|| format!("{name}: MemTotal has not risen")));
         let risen_ns = risen_ns.transpose()?;
         ensure!(risen_ns.is_none_or(|risen| risen > asked_ns), "{name}: MemTotal has risen before it was asked for");
-        let mark = |name: &str, ns: u64| Mark { ns: ns - asked_ns, host_faults: None, name: name.to_owned() };
+        let mark =
+            |name: &str, ns: u64| Mark { ns: ns - asked_ns, host_faults: None, name: name.to_owned(), source: None };
         let marks = [Some(mark(ASKED, asked_ns)), risen_ns.map(|ns| mark(RISEN, ns)), Some(mark(DONE, done_ns))];
         let timeline =
             Timeline { init_ns: None, zero_monotonic_ns: asked_ns, marks: marks.into_iter().flatten().collect() };
@@ -101,6 +102,11 @@ fn samples(done: Vec<Changed>, rises: Option<&[u64]>, warm_up: usize) -> Result<
     Ok(samples)
 }
 
+/// `machine` gets so many GiB more than it has started with; what it says `then`.
+fn change(machine: usize, name: &str, gib: u64, then: Option<&str>) -> Change {
+    Change { machine, name: name.to_owned(), bytes: gib * GIB, then: then.map(str::to_owned) }
+}
+
 /// A VM of 1 GiB that has 2 GiB, 1, 256 and 1 again, and then in the other order: what was done before leaves its traces. So half of
 /// `samples` rounds do.
 pub(super) fn sizes(bench: &Bench, samples: usize) -> Result<Changes> {
@@ -108,14 +114,8 @@ pub(super) fn sizes(bench: &Bench, samples: usize) -> Result<Changes> {
     let timeline = bench.shared("timeline.json");
     let guest = bench.guest("guest")?.memory("size=1G,max=256G").cmdline("memmap_init=ondemand").timeline(&timeline);
     let machine = flatboot(bench, &guest.checks(&format!("{ONDEMAND},rises={}", 4 * rounds)), RISES);
-    let change = |name: &str, gib, then: Option<&str>| Change {
-        machine: 0,
-        name: name.to_owned(),
-        bytes: gib * GIB,
-        then: then.map(str::to_owned),
-    };
-    let near = [change(MORE, 1, Some(RISES)), change(LESS, 0, None)];
-    let far = [change(FAR_MORE, 255, Some(RISES)), change(FAR_LESS, 0, None)];
+    let near = [change(0, MORE, 1, Some(RISES)), change(0, LESS, 0, None)];
+    let far = [change(0, FAR_MORE, 255, Some(RISES)), change(0, FAR_LESS, 0, None)];
     let each_round = [&near, &far, &far, &near].map(|two| two.to_vec()).concat();
     Ok(Changes { machines: vec![machine], each_round, rounds, timeline: Some(timeline) })
 }
@@ -129,13 +129,7 @@ pub(super) fn freed(bench: &Bench, rounds: usize) -> Result<Changes> {
     let ours = ours.checks(&format!("{ONDEMAND},{checks}"));
     let machines = [flatboot(bench, &ours, TOTAL), virtio_mem(bench, &stock.checks(&checks))];
     let of = |machine, filled: &str, freed: &str| {
-        let change = |name: &str, gib, then: &str| Change {
-            machine,
-            name: name.to_owned(),
-            bytes: gib * GIB,
-            then: Some(then.to_owned()),
-        };
-        [change(filled, 2, "\"check\":\"hog\""), change(freed, 0, TOTAL)]
+        [change(machine, filled, 2, Some("\"check\":\"hog\"")), change(machine, freed, 0, Some(TOTAL))]
     };
     let changes = [of(0, "2 GiB more, flatboot", FREED), of(1, "2 GiB more, virtio-mem", FREED_QEMU)].concat();
     Ok(Changes { machines: machines.to_vec(), each_round: changes, rounds, timeline: None })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The specification: every promise of the project, how each is put to the test, and what came of it.
 //!
-//! [`PROMISES`] is their one home. docs/SPECIFICATION.md shows it, and a test holds the two against each other.
+//! docs/SPECIFICATION.md says what is promised, and [`PROMISES`] how that is proved; a test holds the two against each other.
 
 mod bench;
 mod bound;
@@ -21,11 +21,11 @@ mod speed;
 mod stop;
 mod sweeps;
 
-pub use bench::{Bench, BenchError, Variant};
+pub use bench::{Bench, Variant, Variants};
 pub use bound::Bound;
 pub use changes::Changes;
 pub use outcome::{Outcome, Status};
-pub use promise::{Promise, Proof, Section};
+pub use promise::{Promise, Proof, SECTIONS, rows};
 pub use promises::PROMISES;
 pub use run::{Misuse, Options, list, run};
 pub use samples::{Sample, Samples};

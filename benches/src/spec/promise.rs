@@ -7,27 +7,10 @@ use super::sweeps::SweepClaim;
 /// Something that Flatboot promises, and the proof of it.
 #[derive(Debug)]
 pub struct Promise {
-    /// Its name on the command line.
+    /// Its name on the command line, and in docs/SPECIFICATION.md, which says what is promised.
     pub name: &'static str,
-    /// Where it stands in docs/SPECIFICATION.md.
-    pub section: Section,
-    /// What is promised, with `{bound}` for the number that the proof holds it to.
-    pub statement: &'static str,
     /// How it is put to the test.
     pub proof: Proof,
-}
-
-/// A section of docs/SPECIFICATION.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Section {
-    /// Ratios of times.
-    Speed,
-    /// flatboot's own memory.
-    Size,
-    /// The least and the most of what can be asked for.
-    Limits,
-    /// What happens when.
-    Behaviour,
 }
 
 /// How a promise is put to the test.
@@ -55,47 +38,58 @@ pub enum Proof {
     Timed(&'static [&'static str]),
 }
 
-impl Section {
-    /// All of them, in the order of the document.
-    pub const ALL: [Self; 4] = [Self::Speed, Self::Size, Self::Limits, Self::Behaviour];
+/// What is promised, row by row.
+const DOCUMENT: &str = include_str!("../../../docs/SPECIFICATION.md");
+/// The document's sections that have rows, in its order; also their names on the command line.
+pub const SECTIONS: [&str; 4] = ["speed", "size", "limits", "behaviour"];
 
-    /// Its name on the command line; a heading begins with a capital.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Speed => "speed",
-            Self::Size => "size",
-            Self::Limits => "limits",
-            Self::Behaviour => "behaviour",
-        }
-    }
+/// The rows of a section: each a promise's name, what is promised, and the command that fails when it is broken.
+pub fn rows(section: &str) -> impl Iterator<Item = [&'static str; 3]> {
+    let begin = format!("<!-- {section}: begin -->");
+    let lines = DOCUMENT.lines().skip_while(move |line| *line != begin).take_while(|line| !line.ends_with(": end -->"));
+    lines.filter_map(|line| {
+        let (name, row) = line.strip_prefix("| `")?.strip_suffix("` |")?.split_once("` | ")?;
+        let (text, command) = row.rsplit_once(" | `")?;
+        Some([name, text, command])
+    })
 }
 
 impl Promise {
-    /// What is promised, in one sentence.
+    /// The section that its row is in, and what is promised there, in one sentence.
+    fn row(&self) -> (&'static str, &'static str) {
+        let of = |section| rows(section).find_map(|[name, text, _]| (name == self.name).then_some((section, text)));
+        SECTIONS.into_iter().find_map(of).unwrap_or_default()
+    }
+
+    pub(super) fn section(&self) -> &'static str {
+        self.row().0
+    }
+
+    pub(super) fn text(&self) -> &'static str {
+        self.row().1
+    }
+
+    /// What the measured number is held to; where there is none, what must be so.
     #[must_use]
-    pub fn text(&self) -> String {
-        let bound = match &self.proof {
+    pub fn bound(&self) -> String {
+        match &self.proof {
             Proof::Speed(claim) => claim.bound.to_string(),
             Proof::Sweep(claim) => claim.bound(),
             Proof::Footprint { kib } => format!("at most {kib} KiB"),
             Proof::Program { mib } => format!("at most {mib} MiB"),
-            Proof::Script(_) | Proof::Tests(_) | Proof::Timed(_) => return self.statement.to_owned(),
-        };
-        self.statement.replace("{bound}", &bound)
-    }
-
-    /// The same in two or three words.
-    #[must_use]
-    pub fn in_short(&self) -> String {
-        match &self.proof {
-            Proof::Speed(claim) => format!("{} ×", claim.bound),
-            Proof::Sweep(claim) => claim.in_short(),
             Proof::Script(_) => "nothing differs".to_owned(),
-            Proof::Footprint { kib } => format!("at most {kib} KiB"),
-            Proof::Program { mib } => format!("at most {mib} MiB"),
             Proof::Tests(_) | Proof::Timed(_) => "all tests pass".to_owned(),
         }
+    }
+
+    /// The same, with what it is a ratio of.
+    pub(super) fn in_short(&self) -> String {
+        let is_ratio = match &self.proof {
+            Proof::Speed(_) => true,
+            Proof::Sweep(claim) => claim.is_ratio(),
+            _ => false,
+        };
+        if is_ratio { self.bound() + " ×" } else { self.bound() }
     }
 
     /// The command that fails when the promise is broken.

@@ -8,11 +8,12 @@ use std::{fs, thread};
 
 use anstyle::Style;
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use tempfile::TempDir;
 
 use super::bench::Bench;
 use super::outcome::{Outcome, Status};
-use super::promise::{Promise, Proof, Section};
+use super::promise::{Promise, Proof, SECTIONS};
 use super::promises::PROMISES;
 use super::samples::Samples;
 use super::speed::{Claim, Source};
@@ -34,16 +35,24 @@ const PROMISED: usize = 18;
 const MEASURED: usize = 40;
 
 /// What is asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Names of promises and of sections; none for all.
+    /// Names of promises or sections (speed, size, limits, behaviour) [default: all]
+    #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Samples of each variant of a speed promise, besides the first, which is dropped.
+    /// Samples of each variant of a speed promise, in addition to the first, which is dropped; and rounds of what tests time, unless
+    /// the environment variable `FLATBOOT_TIMES` says how many
+    #[arg(long, value_name = "N", default_value_t = 10)]
     pub runs: usize,
-    /// Directory that keeps raw samples and what tests said.
-    pub keep: PathBuf,
-    /// Tell more than a line of promises that held.
+    /// Print the promises with the command that tests each, and run nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Print details of promises that hold, too
+    #[arg(long)]
     pub details: bool,
+    /// Directory for raw samples and the output of tests
+    #[arg(long, value_name = "DIR", default_value = "target/spec")]
+    pub keep: PathBuf,
 }
 
 /// What was asked for makes no sense.
@@ -53,10 +62,10 @@ pub struct Misuse(String);
 
 /// The promises that `names` means, in the order of the document.
 fn choose(names: &[String]) -> Result<Vec<&'static Promise>> {
-    let is = |promise: &Promise, name: &String| promise.name == name || promise.section.name() == name;
+    let is = |promise: &Promise, name: &String| promise.name == name || promise.section() == name;
     if let Some(unknown) = names.iter().find(|name| !PROMISES.iter().any(|promise| is(promise, name))) {
         let names: Vec<_> = PROMISES.iter().map(|promise| promise.name).collect();
-        let (names, sections) = (names.join(", "), Section::ALL.map(Section::name).join(", "));
+        let (names, sections) = (names.join(", "), SECTIONS.join(", "));
         bail!(Misuse(format!("spec {unknown}: no such promise; there are: {names}, and the sections {sections}")));
     }
     Ok(PROMISES.iter().filter(|promise| names.is_empty() || names.iter().any(|name| is(promise, name))).collect())
@@ -128,8 +137,8 @@ impl Runner<'_> {
                 0 => {}
                 left => eprintln!("==> {}: left {left} processes running, which were ended", promise.name),
             }
-            if section.replace(promise.section) != Some(promise.section) {
-                heading(promise.section, out).context(OUTPUT)?;
+            if section.replace(promise.section()) != Some(promise.section()) {
+                heading(promise.section(), out).context(OUTPUT)?;
             }
             line(promise, &outcome, took, out).context(OUTPUT)?;
             let is_plain = matches!(outcome.status, Status::Held | Status::HeldInPart(_) | Status::CannotHere(_));
@@ -264,10 +273,9 @@ fn exit_code(outcomes: &[Outcome]) -> u8 {
     }
 }
 
-fn heading(section: Section, out: &mut impl Write) -> io::Result<()> {
+fn heading(section: &str, out: &mut impl Write) -> io::Result<()> {
     let bold = Style::new().bold();
-    let name = section.name();
-    writeln!(out, "\n{bold}{}{}{bold:#}", name[..1].to_uppercase(), &name[1..])
+    writeln!(out, "\n{bold}{}{}{bold:#}", section[..1].to_uppercase(), &section[1..])
 }
 
 fn line(promise: &Promise, outcome: &Outcome, took: Duration, out: &mut impl Write) -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::guest::Timeline;
+use crate::once::each_once;
 use crate::stats;
 
 /// One boot.
@@ -64,12 +65,7 @@ impl Samples {
     /// A row a variant: samples, minimum, median, 95th percentile of `step` in milliseconds, host faults, init.
     #[must_use]
     pub fn table(&self, step: (&str, &str)) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for sample in &self.all {
-            if !names.contains(&sample.variant.as_str()) {
-                names.push(&sample.variant);
-            }
-        }
+        let names = each_once(self.all.iter().map(|sample| sample.variant.as_str()));
         let mut table = format!(
             "{:<28} {:>3} {:>10} {:>10} {:>10} {:>12} {:>12}\n",
             "variant", "n", "min ms", "median ms", "p95 ms", "host faults", "init ms"
@@ -104,7 +100,7 @@ pub(super) mod tests {
 
     /// Boots of which each took so many nanoseconds from mark "a" to mark "b".
     pub(crate) fn samples(boots: &[(&str, u64)]) -> Samples {
-        let mark = |ns, name: &str| Mark { ns, host_faults: Some(ns / 2), name: name.to_owned() };
+        let mark = |ns, name: &str| Mark { ns, host_faults: Some(ns / 2), name: name.to_owned(), source: None };
         let sample = |(variant, ns): &(&str, u64)| Sample {
             variant: (*variant).to_owned(),
             timeline: Timeline {

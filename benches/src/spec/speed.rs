@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Promises of speed: which boots are compared, in which step, and what their ratio must be.
 
-use super::bench::{Bench, BenchError, Variant};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::bench::{Bench, Variant, Variants};
 use super::bound::Bound;
 use super::changes::Changes;
 use super::outcome::{Outcome, Status};
 use super::samples::{Samples, milliseconds};
-use std::path::PathBuf;
-use std::time::Duration;
-
 use crate::guest::Guest;
 
 /// How often threads of all processors together wait for each other.
@@ -39,9 +41,9 @@ pub struct Claim {
 #[derive(Debug)]
 pub enum Source {
     /// Boots, those that only explain the numbers included.
-    Boots(fn(&Bench) -> Result<Vec<Variant>, BenchError>),
+    Boots(Variants),
     /// So many rounds of changes of VMs that run.
-    Changes(fn(&Bench, usize) -> Result<Changes, BenchError>),
+    Changes(fn(&Bench, usize) -> Result<Changes>),
 }
 
 impl Claim {
@@ -61,7 +63,7 @@ impl Claim {
 }
 
 /// One thread or two, on memory that was backed beforehand ("warm") and on memory that is backed on first touch.
-pub(super) fn threads(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn threads(bench: &Bench) -> Result<Vec<Variant>> {
     let guest = bench.guest("guest")?;
     let variant = |name, threads: &str, warm: &str| Variant {
         name,
@@ -87,7 +89,7 @@ pub(super) fn share_of_faults(samples: &Samples, step: (&str, &str)) -> String {
 }
 
 /// Memory in one piece or in many, with this kernel and with one that has the marks alone ("stock").
-pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn holes(bench: &Bench) -> Result<Vec<Variant>> {
     let (ours, stock) = (in_mode(&bench.guest("guest")?, "parallel"), bench.guest("stock")?);
     let variant = |name, guest: &Guest, holes: u32| Variant {
         name,
@@ -108,29 +110,20 @@ pub(super) fn stock_ratio(samples: &Samples, step: (&str, &str)) -> String {
 }
 
 /// 64 GiB, filled while init waits, or behind its back; init does nothing until it is over.
-pub(super) fn background(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn background(bench: &Bench) -> Result<Vec<Variant>> {
     let guest = bench.guest("guest")?.memory("size=64G").checks("settle");
     Ok(modes(["async", "parallel"], &guest))
 }
 
-/// Init takes 90 % of 4 GiB at once. On huge pages of the host, whose faults would else be most of the time.
-pub(super) fn first_use(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    taking(bench, "4G")
-}
-
-/// The same of 12 GiB, most of what an emulated host has.
-pub(super) fn first_use_of_more(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    taking(bench, "12G")
-}
-
-fn taking(bench: &Bench, size: &str) -> Result<Vec<Variant>, BenchError> {
+/// Init takes 90 % of so much at once. On huge pages of the host, whose faults would else be most of the time.
+pub(super) fn taking(bench: &Bench, size: &str) -> Result<Vec<Variant>> {
     let mut guest = bench.guest("guest")?.memory(&format!("size={size},thp=all")).checks("take=90%");
     guest.limit = Duration::from_secs(900);
     Ok(modes(["async", "parallel"], &guest))
 }
 
 /// 1 GiB and 256 GiB through UEFI firmware, and 1 GiB as flatboot boots a kernel itself.
-pub(super) fn firmware(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn firmware(bench: &Bench) -> Result<Vec<Variant>> {
     let (direct, uefi) = (in_mode(&bench.guest("guest")?, "async"), in_mode(&bench.uefi_guest()?, "async"));
     let variant = |name, guest: &Guest, memory| Variant { name, guest: guest.clone().memory(memory) };
     Ok(vec![
@@ -147,7 +140,7 @@ pub(super) fn cost_of_firmware(samples: &Samples, step: (&str, &str)) -> String 
 }
 
 /// Watched and jailed as a cloud runs it, and as free as it can be.
-pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>> {
     let guest = bench.guest("guest")?;
     let (socket, events) = bench.control();
     let path = |path: PathBuf| format!("path={}", path.display());
@@ -160,11 +153,12 @@ pub(super) fn controlled(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
 
 /// What a VM is commonly given, and the least that one is. The host has the tap before either starts: to make one is no VMM's work.
 /// And it has started such a VM before: else much of the difference is code of devices that the emulated host has never run.
-pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>> {
     const TAP: &str = "flatboot-spec";
     let disks = ["one.disk", "two.disk"].map(|name| bench.own(name));
     let [first, second] = disks.each_ref().map(|path| ["--disk".to_owned(), format!("path={}", path.display())]);
-    let one = bench.guest("guest")?.with_tap(TAP).with_disks(disks).rehearsed().options(first);
+    let guest = bench.guest("guest")?;
+    let one = Guest { tap: Some(TAP), disks: disks.into(), rehearsed: true, ..guest }.options(first);
     let vsock = format!("cid=3,socket={}", bench.own("flatboot.vsock").display());
     let net = format!("tap={TAP}");
     let more = ["--net", &net, "--vsock", &vsock, "--balloon", "size=0"];
@@ -173,7 +167,7 @@ pub(super) fn devices(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
 }
 
 /// 64 GiB that belong to one node of the guest, or half to each of two.
-pub(super) fn nodes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn nodes(bench: &Bench) -> Result<Vec<Variant>> {
     let mut guest = bench.guest("guest")?.memory("size=0");
     // A package each: no cache is shared across nodes.
     ",topology=1:1:1:2".clone_into(&mut guest.cpu_keys);
@@ -192,19 +186,8 @@ pub(super) fn nodes(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
     ])
 }
 
-/// Two threads that wait for each other, on two processors that are awake when they have nothing to do: to have them woken takes the
-/// host a hundred times as long as it takes the guest to switch.
-pub(super) fn waits(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    waiting(bench, 2, "idle=poll")
-}
-
-/// Eight such pairs on sixteen, which are too many to be awake.
-pub(super) fn waits_of_16(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
-    waiting(bench, 16, "")
-}
-
-/// With the series, and as 6.12 has it.
-fn waiting(bench: &Bench, cpus: u16, cmdline: &str) -> Result<Vec<Variant>, BenchError> {
+/// Pairs of threads that wait for each other, a thread on each of so many processors: with the series, and as 6.12 has it.
+pub(super) fn waiting(bench: &Bench, cpus: u16, cmdline: &str) -> Result<Vec<Variant>> {
     let times = WAITS / u32::from(cpus);
     let waits = |guest: Guest| guest.cpus(cpus).checks(&format!("waits={times}")).cmdline(cmdline);
     Ok(vec![
@@ -214,9 +197,12 @@ fn waiting(bench: &Bench, cpus: u16, cmdline: &str) -> Result<Vec<Variant>, Benc
 }
 
 /// A command line, and a request to a server that has been told of the VM before.
-pub(super) fn served(bench: &Bench) -> Result<Vec<Variant>, BenchError> {
+pub(super) fn served(bench: &Bench) -> Result<Vec<Variant>> {
     let guest = bench.guest("guest")?;
-    Ok(vec![Variant { name: "vm.boot", guest: guest.clone().served() }, Variant { name: "flatboot run", guest }])
+    Ok(vec![
+        Variant { name: "vm.boot", guest: Guest { served: true, ..guest.clone() } },
+        Variant { name: "flatboot run", guest },
+    ])
 }
 
 /// Behind what is timed it shows that the mode is in effect: a kernel without it would be compared with itself.
@@ -228,11 +214,6 @@ fn in_mode(guest: &Guest, mode: &str) -> Guest {
 
 fn modes(names: [&'static str; 2], guest: &Guest) -> Vec<Variant> {
     names.map(|name| Variant { name, guest: in_mode(guest, name) }).to_vec()
-}
-
-/// There are no other variants.
-pub(super) fn nothing(_: &Samples, _: (&str, &str)) -> String {
-    String::new()
 }
 
 #[cfg(test)]

@@ -78,12 +78,9 @@ impl SweepClaim {
         }
     }
 
-    /// The same, with what it is a ratio of.
-    pub(super) fn in_short(&self) -> String {
-        match self.measure {
-            Measure::Growth(_) | Measure::Work(_) => self.bound() + " ×",
-            Measure::HostMemory(_) | Measure::Clocks(_) => self.bound(),
-        }
+    /// Whether that number is a ratio.
+    pub(super) const fn is_ratio(&self) -> bool {
+        matches!(self.measure, Measure::Growth(_) | Measure::Work(_))
     }
 
     /// The rounds that count, of a sweep that is worth `runs`.

@@ -9,6 +9,7 @@ use flatboot_handoff::SECTION_SIZE;
 use super::switches::Switch;
 use super::vmm::Kind;
 use crate::modes::{MODES, Mode};
+use crate::once::each_once;
 use crate::results::{Start, Variant};
 use crate::size;
 use crate::terminal::size;
@@ -227,7 +228,7 @@ impl Matrix {
                 for mode in &self.modes {
                     for ((threads, without), vms) in self.ways(*vmm, mode).into_iter().flat_map(|way| self.fleets(way))
                     {
-                        let variant = Variant {
+                        variants.push(Variant {
                             vmm: vmm.name().to_owned(),
                             mode: mode.name.to_owned(),
                             threads,
@@ -236,15 +237,12 @@ impl Matrix {
                             cpus: shape.cpus.0,
                             vms,
                             start: shape.start,
-                        };
-                        if !variants.contains(&variant) {
-                            variants.push(variant);
-                        }
+                        });
                     }
                 }
             }
         }
-        variants
+        each_once(variants)
     }
 
     /// The switches of which nothing asked for has anything to turn off.

@@ -4,14 +4,13 @@
 use std::str::FromStr;
 
 use crate::modes::Mode;
+use crate::once::each_once;
 
 /// A part of what makes boots fast, which one word turns off.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Switch {
     /// Its name on the command line and in results.
     pub name: &'static str,
-    /// What is then missing, in a few words.
-    pub meaning: &'static str,
     /// Where the word that turns it off goes.
     pub place: Place,
     /// That word.
@@ -27,69 +26,33 @@ pub enum Place {
     Study,
 }
 
-/// All switches. A new one is a line here.
+/// All switches. A new one is a line here, and one of docs/measuring.md that says what is then missing.
 pub const SWITCHES: &[Switch] = &[
-    Switch {
-        name: "low-zones",
-        meaning: "memory below 4 GiB is filled before boot goes on, as upstream does",
-        place: Place::Cmdline,
-        word: "memmap_init_early=4G",
-    },
-    Switch {
-        name: "async",
-        meaning: "init waits until the memmap is filled",
-        place: Place::Cmdline,
-        word: "memmap_init=parallel",
-    },
-    Switch {
-        name: "arenas",
-        meaning: "the memmap has no place of its own on huge pages",
-        place: Place::Study,
-        word: "arenas=off",
-    },
-    Switch {
-        name: "early-threads",
-        meaning: "vCPU threads only wait for their start, and back no memory meanwhile",
-        place: Place::Study,
-        word: "early=off",
-    },
-    Switch {
-        name: "known-zero",
-        meaning: "the guest is not told which memory is zero already",
-        place: Place::Study,
-        word: "zeroed=off",
-    },
-    Switch {
-        name: "memory-plan",
-        meaning: "3 GiB below 4 GiB, as a PC has them",
-        place: Place::Study,
-        word: "layout=pc",
-    },
+    Switch { name: "low-zones", place: Place::Cmdline, word: "memmap_init_early=4G" },
+    Switch { name: "async", place: Place::Cmdline, word: "memmap_init=parallel" },
+    Switch { name: "arenas", place: Place::Study, word: "arenas=off" },
+    Switch { name: "early-threads", place: Place::Study, word: "early=off" },
+    Switch { name: "known-zero", place: Place::Study, word: "zeroed=off" },
+    Switch { name: "memory-plan", place: Place::Study, word: "layout=pc" },
 ];
 
 /// The mode that [`SWITCHES`] take parts away from: with another there would be no `async` to switch off.
 pub const FULL_SET: &str = "async";
 
-/// A value of `--without`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Without {
-    /// Every switch, each by itself.
-    Each,
-    /// This one.
-    One(&'static Switch),
-}
+/// A value of `--without`: one switch, or all of them, each by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Without(Vec<&'static Switch>);
 
 impl FromStr for Without {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = || SWITCHES.iter().map(|switch| switch.name).collect::<Vec<_>>().join(", ");
-        match text {
-            "all" => Ok(Self::Each),
-            name => Switch::named(name)
-                .map(Self::One)
-                .ok_or_else(|| format!("{name:?}: must be one of {}, or all for each of them alone", names())),
+        let meant: Vec<_> = SWITCHES.iter().filter(|switch| text == "all" || switch.name == text).collect();
+        if meant.is_empty() {
+            let names: Vec<_> = SWITCHES.iter().map(|switch| switch.name).collect();
+            return Err(format!("{text:?}: must be one of {}, or all for each of them alone", names.join(", ")));
         }
+        Ok(Self(meant))
     }
 }
 
@@ -97,15 +60,7 @@ impl Without {
     /// The switches that `list` means, in its order, each once.
     #[must_use]
     pub fn switches(list: &[Self]) -> Vec<&'static Switch> {
-        let mut switches: Vec<&'static Switch> = Vec::new();
-        for without in list {
-            let named: Vec<_> = match without {
-                Self::Each => SWITCHES.iter().collect(),
-                Self::One(switch) => vec![*switch],
-            };
-            switches.extend(named.into_iter().filter(|switch| !switches.contains(switch)).collect::<Vec<_>>());
-        }
-        switches
+        each_once(list.iter().flat_map(|without| without.0.iter().copied()))
     }
 }
 
@@ -114,21 +69,6 @@ impl Switch {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         SWITCHES.iter().find(|switch| switch.name == name)
-    }
-
-    /// All switches as docs/measuring.md shows them.
-    #[must_use]
-    pub fn table() -> String {
-        let row = |switch: &Self| {
-            let Self { name, meaning, place, word } = switch;
-            let how = match place {
-                Place::Cmdline => format!("kernel: `{word}`"),
-                Place::Study => format!("flatboot: `--study {word}`"),
-            };
-            format!("| `{name}` | {meaning} | {how} |\n")
-        };
-        "| Part | Without it | How it is switched off |\n|---|---|---|\n".to_owned()
-            + &SWITCHES.iter().map(row).collect::<String>()
     }
 
     /// Whether it takes anything away from `mode`.

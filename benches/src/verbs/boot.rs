@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `boot`: Debian 12 under flatboot, to its login prompt.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::mem;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +30,7 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8> {
     }
     let stays = args.keep || args.ssh_port.is_some();
     let flatboot = artifact::needed_flatboot(args.flatboot.as_deref())?;
-    let payload = Payload::made(args.firmware)?;
+    let (disk, payload) = payload(args.firmware)?;
     let backend = Backend::open(Some(&flatboot))?;
     eprintln!("==> {backend}");
     // Before signals are caught: a build that takes minutes is ended by Ctrl-C as any build is.
@@ -36,13 +38,13 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8> {
     if kernel_of_host.is_some() {
         eprintln!("==> starting the emulated KVM host (a few seconds)");
     }
-    let mut command = command(args, &flatboot, &payload);
+    let mut command = command(args, &flatboot, &disk, payload);
     command.timeout = (!stays).then_some(LIMIT);
     if let Some(port) = args.ssh_port {
         command = command.args(["--net", &network(port, backend.kvm())]);
     }
     let ports = args.ssh_port.into_iter().collect();
-    let options = HostOptions { drives: vec![payload.disk], ports, kernel: kernel_of_host, ..HostOptions::default() };
+    let options = HostOptions { drives: vec![disk], ports, kernel: kernel_of_host, ..HostOptions::default() };
 
     let interrupts = Interrupts::catch().context("cannot handle signals")?;
     let mut session = backend.start(&options)?;
@@ -68,55 +70,31 @@ pub(crate) fn boot(args: &BootArgs) -> Result<u8> {
     Ok(finish.code)
 }
 
-/// What is booted.
-struct Payload {
-    /// The option that names what starts first, and its file.
-    first: (&'static str, PathBuf),
-    disk: PathBuf,
-    /// Of a kernel that has its drivers in modules.
-    initramfs: Option<PathBuf>,
-    /// For a kernel that flatboot loads itself.
-    cmdline: Option<&'static str>,
-}
+/// For a kernel that flatboot loads itself.
+const CMDLINE: &str = "root=/dev/vda rw rootfstype=ext4 quiet loglevel=3";
 
-impl Payload {
-    /// Builds it, or takes it from the caches.
-    fn made(firmware: bool) -> Result<Self> {
-        if firmware {
-            return Ok(Self {
-                first: ("--firmware", artifact::firmware()?),
-                disk: artifact::efi_disk()?,
-                initramfs: None,
-                cmdline: None,
-            });
-        }
-        let (disk, initramfs) = artifact::debian_disk()?;
-        Ok(Self {
-            first: ("--kernel", artifact::debian_kernel()?),
-            disk,
-            initramfs,
-            cmdline: Some("root=/dev/vda rw rootfstype=ext4 quiet loglevel=3"),
-        })
+/// The disk that is booted, and the options of what starts from it; built, or taken from the caches.
+fn payload(firmware: bool) -> Result<(PathBuf, Vec<OsString>)> {
+    if firmware {
+        let firmware = artifact::firmware()?;
+        return Ok((artifact::efi_disk()?, vec!["--firmware".into(), firmware.into()]));
     }
+    // A kernel that has its drivers in modules has an initramfs.
+    let (disk, initramfs) = artifact::debian_disk()?;
+    let mut options = vec!["--kernel".into(), artifact::debian_kernel()?.into(), "--cmdline".into(), CMDLINE.into()];
+    options.extend(initramfs.into_iter().flat_map(|file| [OsString::from("--initramfs"), file.into()]));
+    Ok((disk, options))
 }
 
-fn command(args: &BootArgs, flatboot: &Path, payload: &Payload) -> Command {
-    let mut disk_option = std::ffi::OsString::from("path=");
-    disk_option.push(&payload.disk);
-    let mut command = Command::new(flatboot)
+fn command(args: &BootArgs, flatboot: &Path, disk: &Path, payload: Vec<OsString>) -> Command {
+    let mut disk_option = OsString::from("path=");
+    disk_option.push(disk);
+    Command::new(flatboot)
         .args(["run", "--cpus", &format!("boot={}", args.cpus), "--memory", &format!("size={}", args.memory)])
-        .arg(payload.first.0)
-        .arg(&payload.first.1)
+        .args(payload)
         .arg("--disk")
         .arg(disk_option)
-        .args(["--shutdown-timeout", "60", "--timeline", "/dev/null"]);
-    if let Some(initramfs) = &payload.initramfs {
-        command = command.arg("--initramfs").arg(initramfs);
-    }
-    if let Some(cmdline) = payload.cmdline {
-        command = command.args(["--cmdline", cmdline]);
-    }
-    command
+        .args(["--shutdown-timeout", "60", "--timeline", "/dev/null"])
 }
 
 /// A network on which `port` of this machine leads to the guest's ssh: in the emulated host, by way of that host's own address.
@@ -144,7 +122,10 @@ impl Write for Watch {
             self.seen = if *byte == PROMPT[self.seen] { self.seen + 1 } else { usize::from(*byte == PROMPT[0]) };
             if self.seen == PROMPT.len() {
                 self.seen = 0;
-                self.power_off();
+                if !mem::replace(&mut self.done, true) {
+                    eprintln!("\n==> login prompt reached; powering off (KEEP=1 stays)");
+                    self.control.signal(Signal::TERM.as_raw());
+                }
             }
         }
         Ok(written)
@@ -152,15 +133,5 @@ impl Write for Watch {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-}
-
-impl Watch {
-    fn power_off(&mut self) {
-        if !self.done {
-            self.done = true;
-            eprintln!("\n==> login prompt reached; powering off (KEEP=1 stays)");
-            self.control.signal(Signal::TERM.as_raw());
-        }
     }
 }

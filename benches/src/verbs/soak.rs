@@ -8,20 +8,19 @@ use anyhow::{Context, Result};
 use flatboot_bench::soak;
 use flatboot_bench::sweep::Stop;
 
-use crate::cli::{AttendArgs, SoakArgs};
+use crate::cli::AttendArgs;
 use crate::interrupts;
 
 /// Exit code of a soak that was stopped.
 const EXIT_STOPPED: u8 = 3;
 
 /// The soak.
-pub(crate) fn run(args: &SoakArgs) -> Result<u8> {
-    let request = args.request();
+pub(crate) fn run(request: &soak::Request) -> Result<u8> {
     let stops: Arc<Vec<Stop>> = Arc::new((0..request.hosts).map(|_| Stop::default()).collect());
     let asked = Arc::clone(&stops);
     interrupts::ask(move |signal| asked.iter().for_each(|stop| stop.ask(signal)))
         .context("signals cannot be handled")?;
-    let tally = soak::run(&request, &stops, &mut io::stdout())?;
+    let tally = soak::run(request, &stops, &mut io::stdout())?;
     Ok(match tally.failed {
         1.. => 1,
         0 if stops.iter().any(Stop::is_asked) => EXIT_STOPPED,

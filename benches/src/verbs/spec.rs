@@ -7,15 +7,14 @@ use anyhow::Result;
 use flatboot_bench::command::EXIT_HOST;
 use flatboot_bench::{resize, spec};
 
-use crate::cli::SpecArgs;
 use crate::failure::or;
 use crate::interrupts;
 
 /// What was asked for of them.
-pub(crate) fn run(args: &SpecArgs) -> u8 {
+pub(crate) fn run(options: &spec::Options) -> u8 {
     let mut out = anstream::stdout();
     let result =
-        if args.list { spec::list(&args.names, &mut out).map(|()| 0) } else { spec::run(&args.options(), &mut out) };
+        if options.list { spec::list(&options.names, &mut out).map(|()| 0) } else { spec::run(options, &mut out) };
     let misuse = result.as_ref().is_err_and(anyhow::Error::is::<spec::Misuse>);
     or(if misuse { 2 } else { EXIT_HOST }, result)
 }
