@@ -249,7 +249,10 @@ impl Vm {
             enter_x2apic(&vcpu)?;
         }
         for msr in registers::msrs(self.flash.is_some()) {
-            let msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
+            let mut msrs = kvm_bindings::Msrs::from_entries(&[msr]).map_err(VmError::Cpuid)?;
+            // What KVM has made of the table, as that there is no branch trace store, stays.
+            vcpu.get_msrs(&mut msrs).map_err(ioctl("KVM_GET_MSRS"))?;
+            msrs.as_mut_slice().iter_mut().for_each(|kept| kept.data |= msr.data);
             vcpu.set_msrs(&msrs).map_err(ioctl("KVM_SET_MSRS"))?;
         }
         Ok(vcpu)

@@ -2,7 +2,7 @@
 //! What the guest finds in its memory besides the kernel: initramfs, command line, page tables, zero page, hand-off, ACPI.
 
 use flatboot_handoff::{SETUP_DATA_TYPE, TableError};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
+use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryError, ReadVolatile};
 
 use crate::acpi::{self, AcpiError};
 use crate::bits::{index, low32};
@@ -110,15 +110,34 @@ fn setup_data(memory: &GuestMemory, length: u64) -> Result<GuestAddress, LoadErr
     Ok(GuestAddress(base + layout::SETUP_DATA_HEADER))
 }
 
+/// What is read at once: Linux reads less than 2 GiB however much it is asked for.
+const PIECE: u64 = 1 << 30;
+
 /// Reads all of `file`, which is the guest's `what`, to `address`.
 fn copy(what: &'static str, file: &InputFile, memory: &GuestMemory, address: GuestAddress) -> Result<(), LoadError> {
-    let mut source = file.file();
-    memory.read_exact_volatile_from(address, &mut source, index(file.length())).map_err(|source| LoadError::Copy {
+    read(&mut file.file(), memory, address, file.length(), PIECE).map_err(|source| LoadError::Copy {
         what,
         path: file.path().display().to_string(),
         range: GpaRange::of(address.0, file.length()),
         source,
     })
+}
+
+/// Reads `length` bytes to `address`, at most `piece` at a time.
+fn read(
+    file: &mut impl ReadVolatile,
+    memory: &GuestMemory,
+    address: GuestAddress,
+    length: u64,
+    piece: u64,
+) -> Result<(), GuestMemoryError> {
+    let mut done = 0;
+    while done < length {
+        let part = piece.min(length - done);
+        memory.read_exact_volatile_from(address.unchecked_add(done), file, index(part))?;
+        done += part;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -129,6 +148,20 @@ mod tests {
     use crate::memory::{AddressWidth, MemorySize, PayloadKind, PlanInput};
 
     const BASE: GuestAddress = GuestAddress(layout::HANDOFF.start);
+
+    #[test]
+    fn a_file_is_read_in_pieces() {
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let content: Vec<u8> = (0..=255).cycle().take(10_001).collect();
+        for piece in [1000, 10_001, 1 << 30] {
+            read(&mut content.as_slice(), &memory, GuestAddress(4096), 10_001, piece).unwrap();
+            let mut found = vec![0; content.len()];
+            memory.read_slice(&mut found, GuestAddress(4096)).unwrap();
+            assert!(found == content, "pieces of {piece}");
+            memory.write_slice(&vec![0; content.len()], GuestAddress(4096)).unwrap();
+        }
+        assert!(read(&mut content.as_slice(), &memory, GuestAddress(0), 10_002, 1000).is_err(), "it is shorter");
+    }
 
     fn plan() -> MemoryPlan {
         let size = MemorySize::try_from(64 << 20).unwrap();

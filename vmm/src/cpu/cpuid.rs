@@ -23,6 +23,7 @@ const LEAF_AMD_SIZES: u32 = 0x8000_0008;
 const LEAF_SVM: u32 = 0x8000_000a;
 const LEAF_AMD_CACHE: u32 = 0x8000_001d;
 const LEAF_AMD_TOPOLOGY: u32 = 0x8000_001e;
+const LEAF_AMD_ENCRYPTION: u32 = 0x8000_001f;
 const LEAF_AMD_TOPOLOGY_V2: u32 = 0x8000_0026;
 
 const ECX_VMX: u32 = 1 << 5;
@@ -163,6 +164,9 @@ fn patch_amd(entry: &mut kvm_cpuid_entry2, index: u16, basis: Basis) {
         }
         LEAF_AMD_CACHE if is_cache(entry) => entry.eax = with_sharing(entry.eax, basis),
         LEAF_AMD_TOPOLOGY => (entry.eax, entry.ebx, entry.ecx, entry.edx) = amd_topology(id, basis.cpus),
+        // KVM says what VMs of any type can have. One of an ordinary type has no encrypted memory, and no register that says whether
+        // it is on, which Linux reads before it can take an exception.
+        LEAF_AMD_ENCRYPTION => (entry.eax, entry.ebx, entry.ecx, entry.edx) = (0, 0, 0, 0),
         _ => {}
     }
 }

@@ -22,6 +22,7 @@ fn amd() -> CpuId {
         leaf(LEAF_SVM, 0, [1, 0x8000, 0, 0x9]),
         leaf(LEAF_AMD_TOPOLOGY, 0, [7, 0x103, 0x200, 0]),
         leaf(LEAF_AMD_TOPOLOGY_V2, 0, [1, 2, 0x100, 7]),
+        leaf(LEAF_AMD_ENCRYPTION, 0, [0x0101_fd3f, 0x4173, 0x1fd, 0x80]),
     ];
     entries.extend(caches(LEAF_AMD_CACHE, [1, 1, 1, 15], 0));
     CpuId::from_entries(&entries).unwrap()
@@ -117,6 +118,14 @@ fn all_leaves_name_the_same_apic_id_and_groups() {
             assert_eq!(get(cpuid, LEAF_AMD_SIZES, 0).ecx, 0, "reserved");
         }
     });
+}
+
+/// A kernel would look for a register that only such a VM has.
+#[test]
+fn an_ordinary_vm_has_no_encrypted_memory() {
+    let told = for_vcpu(&amd(), 0, basis(CpuTopology::flat(1))).unwrap();
+    let leaf = get(&told, LEAF_AMD_ENCRYPTION, 0);
+    assert_eq!([leaf.eax, leaf.ebx, leaf.ecx, leaf.edx], [0; 4]);
 }
 
 /// The leaf that knows dies is there if there are any, and says the same of the rest.
