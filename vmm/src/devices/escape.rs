@@ -48,24 +48,21 @@ impl<R: Read> Escape<R> {
 }
 
 impl<R: Read> Read for Escape<R> {
+    /// Reads once. `Interrupted` if there was nothing for the guest: whoever reads may have other things to wait for.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let count = self.typed.read(buffer)?;
-            let mut kept = 0;
-            for at in 0..count {
-                let Some(&key) = buffer.get(at) else { break };
-                if self.passes(key)
-                    && let Some(slot) = buffer.get_mut(kept)
-                {
-                    *slot = key;
-                    kept += 1;
-                }
-            }
-            // Nothing read is the end of the input; nothing kept is not.
-            if kept > 0 || count == 0 {
-                return Ok(kept);
+        let count = self.typed.read(buffer)?;
+        let mut kept = 0;
+        for at in 0..count {
+            let Some(&key) = buffer.get(at) else { break };
+            if self.passes(key)
+                && let Some(slot) = buffer.get_mut(kept)
+            {
+                *slot = key;
+                kept += 1;
             }
         }
+        // Nothing read is the end of the input; nothing kept is not.
+        if kept > 0 || count == 0 { Ok(kept) } else { Err(io::ErrorKind::Interrupted.into()) }
     }
 }
 

@@ -142,8 +142,8 @@ impl SerialPort {
     }
 
     /// Feeds `input` to the port from a thread of its own until the input ends or fails. The guest takes it at its own
-    /// pace: nothing is dropped, and no more than a few hundred bytes wait here. `keys` says that there is more of it, if that has to be
-    /// read even so: not all that is typed is for the guest. Then 64 KiB wait.
+    /// pace, and nothing is dropped. A few hundred bytes wait here, but where not all that is typed is for the guest: `keys` says when
+    /// there is more, which is read until 64 KiB wait.
     ///
     /// A thread, because reading it waits. `begin` is the first that it does; it ends if there is nothing to keep.
     pub fn attach_input<G>(
@@ -189,7 +189,8 @@ fn feed(
             Ok(Some(0)) => return,
             Ok(Some(_)) if over.load(Ordering::Acquire) => return,
             Ok(Some(count)) => waiting.extend_from_slice(chunk.get(..count).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // There may be room all the same.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 tracing::warn!(%error, "serial input ends");
                 return;
@@ -438,6 +439,8 @@ mod tests {
         let _feeding = SerialPort::attach_input(&port, Box::new(escape), Some(keys), || Some(())).unwrap();
         let typed = vec![b'k'; 3000];
         typing.write_all(&typed).unwrap();
+        // By itself, so that there is nothing for the guest in it.
+        thread::sleep(Duration::from_millis(20));
         typing.write_all(b"\x01x").unwrap();
         ended.recv_timeout(Duration::from_secs(60)).unwrap();
         assert_eq!(lock(&port).write(MODEM_CONTROL, &[0x08]), None);
