@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices of the VM, on their buses and with their interrupt lines.
 
-use std::fs::File;
 use std::mem;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -28,6 +27,7 @@ use crate::devices::mark::MarkPort;
 use crate::devices::power::{self, ResetRegister, SleepRegisters};
 use crate::devices::pvpanic::PvPanic;
 use crate::devices::running::{WorkerError, Workers};
+use crate::devices::virtio::block::Written;
 use crate::devices::virtio::{BalloonControl, Resizer, VirtioDevice, VirtioMmio, VirtioWorker, mmio};
 use crate::layout;
 use crate::listener::Bound;
@@ -81,7 +81,7 @@ pub struct Handles {
     /// The disks that can get another size, by what they are called.
     pub disks: Vec<(String, Arc<Resizer>)>,
     /// The files of the disks that the guest may write to, by their paths.
-    pub written: Arc<[(String, File)]>,
+    pub written: Arc<[Written]>,
     /// Presses the power button.
     pub power_button: EventFd,
     /// Says that the VM generation ID is another one.

@@ -4,8 +4,6 @@
 use std::io;
 use std::sync::Arc;
 
-use vm_memory::GuestMemoryBackend;
-
 use super::wiring::{DevicesError, host, line, shared};
 use crate::chain::chain;
 use crate::devices::Bus;
@@ -31,8 +29,7 @@ pub(super) fn insert_held(
     let control = HeldControl::new(held.range().length(), held.there(), irq).map_err(host("memory device"))?;
     bus.insert(layout::HELD_MEMORY, shared(HeldRegisters::new(Arc::clone(&control))))?;
     let mut slot = vm.held_slot(held.clone());
-    // One that has been restored may have had some.
-    if held.there() > 0 || memory.iter().any(|region| region.source().is_some()) {
+    if held.there() > 0 {
         slot.add()?;
     }
     Ok(Some((control, Box::new(Host { slot, held, memory: memory.clone(), huge: thp != Thp::Off }))))

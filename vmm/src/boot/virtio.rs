@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The virtio devices of a VM, in the order of their slots.
 
-use std::fs::File;
 use std::io::{self, PipeWriter};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::config::{
     BalloonConfig, ConsoleConfig, DiskConfig, DiskFiles, MachineConfig, NetConfig, NetEnd, OutputFile, RateConfig,
     RngConfig, VsockConfig,
 };
-use crate::devices::virtio::block::Settings;
+use crate::devices::virtio::block::{Settings, Written};
 use crate::devices::virtio::console::socket::Socket;
 use crate::devices::virtio::console::stream::Stream;
 use crate::devices::virtio::console::{Console, Terminal};
@@ -33,7 +32,7 @@ pub(super) struct Virtio {
     /// What the disks are called, which are the first of them.
     pub(super) disks: Vec<String>,
     /// The files of those that the guest may write to, with their paths.
-    pub(super) written: Vec<(String, File)>,
+    pub(super) written: Vec<Written>,
     /// What some of them are reached by.
     pub(super) sockets: Vec<Bound>,
     pub(super) pty: Option<PathBuf>,
@@ -90,7 +89,8 @@ impl Virtio {
         };
         let DiskFiles { bytes, locked, synced } = disk.into_files();
         settings.lock = Some(locked);
-        self.written.extend(synced.map(|file| (path.clone(), file)));
+        let lost = settings.lost.clone();
+        self.written.extend(synced.map(|file| Written { path: path.clone(), file, lost }));
         let block = Block::new(bytes, settings).map_err(|source| DevicesError::Disk { index, path, source })?;
         self.devices.push(Box::new(block));
         self.disks.push(id.clone());

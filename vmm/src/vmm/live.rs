@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A VM whose vCPUs run, or rest.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use crate::config::{Config, ConsoleConfig, VmConfig};
 use crate::devices::held::{Asked, Progress, Report};
 use crate::devices::running::Left;
 use crate::devices::virtio::BalloonControl;
+use crate::devices::virtio::block::Written;
 use crate::ender::Ender;
 use crate::ending::Ending;
 use crate::leave::Leave;
@@ -142,7 +142,7 @@ impl Live {
     }
 
     /// The files of the disks that its guest may write to, by their paths.
-    pub(super) fn written(&self) -> Arc<[(String, File)]> {
+    pub(super) fn written(&self) -> Arc<[Written]> {
         Arc::clone(&self.vm.devices.written)
     }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A snapshot that is being written, by a thread of its own: whoever owns the VM goes on hearing what is asked and what ends.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,6 +10,7 @@ use super::error::{SnapshotError, VmmError};
 use super::handle::{Caller, Reply};
 use crate::chain::chain;
 use crate::config::VmConfig;
+use crate::devices::virtio::block::Written;
 use crate::memory::GuestMemory;
 use crate::memory::touched::Pagemap;
 use crate::sandbox::{Jail, Kind};
@@ -41,7 +41,7 @@ pub(super) struct Content {
     pub(super) whole: Whole<VmConfig>,
     pub(super) memory: GuestMemory,
     /// The files of the disks that the guest may write to, by their paths.
-    pub(super) disks: Arc<[(String, File)]>,
+    pub(super) disks: Arc<[Written]>,
 }
 
 impl Writing {
@@ -103,9 +103,9 @@ fn start(
 
 /// What the guest has written to `disks` is as safe as the snapshot: its memory takes as written what waits in the host's page cache,
 /// and only the guest of today would ask for it to be made safe. Nothing of it is in flight, as the VM rests.
-fn make_safe(disks: &[(String, File)]) -> Result<(), SnapshotError> {
-    let disk = |path: &String, source| SnapshotError::Disk { path: path.clone(), source };
-    disks.iter().try_for_each(|(path, file)| file.sync_data().map_err(|source| disk(path, source)))
+fn make_safe(disks: &[Written]) -> Result<(), SnapshotError> {
+    let failed = |disk: &Written, source| SnapshotError::Disk { path: disk.path.clone(), source };
+    disks.iter().try_for_each(|disk| disk.make_safe().map_err(|source| failed(disk, source)))
 }
 
 impl Drop for Cancelled {
@@ -130,11 +130,14 @@ impl Drop for End {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+    use crate::devices::virtio::block::Lost;
 
     #[test]
     fn a_disk_that_is_not_safe_is_named() {
-        let disk = |path: &str, file| (path.to_owned(), file);
+        let disk = |path: &str, file| Written { path: path.to_owned(), file, lost: Lost::default() };
         let safe = || disk("a", tempfile::tempfile().unwrap());
         // What cannot be synced.
         let unsafe_one = disk("b", File::open("/dev/null").unwrap());

@@ -3,7 +3,7 @@
 //!
 //! Held memory is one stack of bytes, of which the guest owns the first. A request asks it to own more or fewer; the host's memory is
 //! there before more are asked for, and goes after fewer are owned. A request that the guest has seen is never changed under it, so
-//! what it says then is about that one.
+//! what it says then is about that one; the guest itself ends it, also by giving up more than it was asked for.
 
 use std::time::Duration;
 

@@ -323,7 +323,9 @@ fn it_is_saved_and_restored() {
     let (tell, reports) = channel();
     control.tell(move |report| drop(tell.send(report)));
     let mut device = HeldRegisters::new(Arc::clone(&control));
+    assert!(!control.progress().driver);
     device.restore(&saved).unwrap();
+    assert!(control.progress().driver, "it has one, which is at work");
     let (told, there) = channel();
     let _worker = control.serve("memory".to_owned(), Box::new(Host { most: 32 * S, told }), || Some(())).unwrap();
     assert_eq!(device.save().unwrap().unwrap(), saved);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::ioctl_blkpbszget;
@@ -18,6 +18,7 @@ use virtio_bindings::virtio_blk::{
 use super::direct::Alignment;
 use super::erase::{DISCARD_RANGES_MAX, DISCARD_SECTORS_MAX, ZEROES_SECTORS_MAX};
 use super::error::{BlockError, RequestError};
+use super::lost::Lost;
 use super::{SECTOR_SIZE, low32};
 use crate::devices::virtio::limit::Limiter;
 use crate::devices::virtio::vectors::Direction;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub lists_max: usize,
     /// What is kept open as long as the disk is there, and closed with it: the kernel is done with `io_uring` and its file later.
     pub lock: Option<File>,
+    /// Whether something that was written is lost, which others may find, too.
+    pub lost: Lost,
     /// It does no more than this lets it,
     pub limiter: Limiter,
     /// and counts by these.
@@ -84,6 +87,7 @@ impl Default for Settings {
             io_uring: true,
             lists_max: LISTS_MAX,
             lock: None,
+            lost: Lost::default(),
             limiter: Limiter::default(),
             counters: Arc::default(),
         }
@@ -97,8 +101,7 @@ pub(super) struct Disk {
     pub(super) file: File,
     _lock: Option<File>,
     sectors: AtomicU64,
-    /// Something that was written is lost.
-    lost: AtomicBool,
+    pub(super) lost: Lost,
     /// In bytes: what the file is read and written in without loss.
     physical_size: u32,
     /// This process's limit of a file's size; asked for here, because the disk's thread may not.
@@ -139,6 +142,7 @@ impl Disk {
             io_uring,
             lists_max,
             lock,
+            lost,
             limiter,
             counters,
         } = settings;
@@ -155,7 +159,7 @@ impl Disk {
             file,
             _lock: lock,
             sectors: AtomicU64::new(size / SECTOR_SIZE),
-            lost: AtomicBool::new(false),
+            lost,
             readonly,
             direct,
             sparse,
@@ -229,19 +233,7 @@ impl Disk {
 
     /// What was written is safe when this returns.
     pub(super) fn flush(&self) -> Result<(), RequestError> {
-        if self.readonly { Ok(()) } else { Ok(self.flushed(self.file.sync_data())?) }
-    }
-
-    /// What has become of a flush that the host has done, with this `result`. It tells one of them that pages of its cache were not
-    /// written, and takes them for clean from then on; so no later one makes safe what was written before.
-    pub(super) fn flushed(&self, result: io::Result<()>) -> io::Result<()> {
-        if result.is_err() && self.direct.is_none() {
-            self.lost.store(true, Ordering::Release);
-        }
-        if result.is_ok() && self.lost.load(Ordering::Acquire) {
-            return Err(io::Error::other("what was written before is lost"));
-        }
-        result
+        if self.readonly { Ok(()) } else { Ok(self.lost.flushed(self.file.sync_data())?) }
     }
 
     /// So many `bytes` of data were moved. How many of them were written to guest memory.

@@ -5,6 +5,7 @@ mod direct;
 mod disk;
 mod erase;
 mod error;
+mod lost;
 mod ring;
 mod sector;
 
@@ -41,6 +42,7 @@ use ring::{NO_ROOM, Operation, Over, Ring};
 pub use direct::Alignment;
 pub use disk::Settings;
 pub use error::BlockError;
+pub use lost::{Lost, Written};
 pub use sector::SECTOR_SIZE;
 
 /// `struct virtio_blk_req`: type u32, reserved u32, sector u64.
@@ -91,12 +93,6 @@ impl Block {
     pub fn new(file: File, settings: Settings) -> Result<Self, BlockError> {
         let queue_sizes = vec![settings.queue_size; settings.num_queues.into()];
         Ok(Self::lane(&Arc::new(Disk::new(file, settings)?), queue_sizes, 0))
-    }
-
-    /// The host has told one flush that something is lost.
-    #[cfg(test)]
-    pub fn lose(&self) {
-        let _ = self.disk.flushed(Err(std::io::Error::from_raw_os_error(libc::EIO)));
     }
 
     /// What serves queue `queue` of `disk`.
@@ -397,7 +393,7 @@ impl VirtioDevice for Block {
 
     fn over(&mut self, memory: &GuestMemory) -> Option<(Token, u32)> {
         let Over { purpose: Begun { token, status, moves }, flushed, result } = self.ring.as_mut()?.over()?;
-        let result = if flushed { self.disk.flushed(result) } else { result };
+        let result = if flushed { self.disk.lost.flushed(result) } else { result };
         let count = |(direction, bytes)| self.disk.count(direction, bytes);
         let result = result.map(|()| moves.map_or(0, count)).map_err(RequestError::Io);
         Some((token, self.answer(memory, status, result)))

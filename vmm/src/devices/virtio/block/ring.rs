@@ -22,6 +22,9 @@ use crate::devices::virtio::vectors::{Direction, Vectors};
 /// How long a kernel that has no room for more is left alone.
 pub(super) const NO_ROOM: Duration = Duration::from_millis(10);
 
+/// A host that says so often in a row that it has no room never will have.
+const WAITS_MAX: u32 = 100;
+
 /// The disk's place among the files of its ring.
 const FILE: Fixed = Fixed(0);
 
@@ -62,6 +65,21 @@ struct Slot<T> {
     purpose: T,
     /// What its list had when it began.
     held: usize,
+    /// How often in a row it would have had to wait.
+    waits: u32,
+}
+
+impl<T> Slot<T> {
+    /// The kernel has done a part of it, with this `result`. By which flags it is to be given the next; none if that was the last one.
+    fn advance(&mut self, result: i32) -> io::Result<Option<Flags>> {
+        // A device of the host's may have no room for all of a large one, and before Linux 6.3 that was said here. One of the kernel's
+        // own threads waits for it then.
+        self.waits = if result == -libc::EAGAIN { self.waits + 1 } else { 0 };
+        if (1..=WAITS_MAX).contains(&self.waits) {
+            return Ok(Some(Flags::ASYNC));
+        }
+        Ok(if self.operation.advance(result)? { None } else { Some(Flags::empty()) })
+    }
 }
 
 impl<T> std::fmt::Debug for Ring<T> {
@@ -124,7 +142,7 @@ impl<T> Ring<T> {
         let held = operation.held();
         self.held += held;
         if let Some(slot) = self.slots.get_mut(number) {
-            *slot = Some(Slot { operation, purpose, held });
+            *slot = Some(Slot { operation, purpose, held, waits: 0 });
         }
         self.push(number, Flags::empty());
     }
@@ -146,13 +164,11 @@ impl<T> Ring<T> {
             let done: cqueue::Entry = self.uring.completion().next()?;
             let number = usize::try_from(done.user_data()).unwrap_or(usize::MAX);
             let Some(slot) = self.slots.get_mut(number) else { continue };
-            let Some(Slot { operation, .. }) = slot else { continue };
-            match operation.advance(done.result()) {
-                // Where it would have had to wait, one of the kernel's own threads does.
-                Ok(false) if done.result() == -libc::EAGAIN => self.push(number, Flags::ASYNC),
-                Ok(false) => self.push(number, Flags::empty()),
+            let Some(begun) = slot else { continue };
+            match begun.advance(done.result()) {
+                Ok(Some(flags)) => self.push(number, flags),
                 result => {
-                    let Slot { operation, purpose, held } = slot.take()?;
+                    let Slot { operation, purpose, held, .. } = slot.take()?;
                     self.held -= held;
                     self.free.push(number);
                     let flushed = matches!(operation, Operation::Flush);
@@ -217,8 +233,7 @@ impl Operation {
     fn advance(&mut self, result: i32) -> io::Result<bool> {
         let count = match usize::try_from(result) {
             Ok(count) => count,
-            // A device of the host's may have no room for all of a large one, and before Linux 6.3 that was said here.
-            Err(_) if result == -libc::EINTR || result == -libc::EAGAIN => return Ok(false),
+            Err(_) if result == -libc::EINTR => return Ok(false),
             Err(_) => return Err(io::Error::from_raw_os_error(-result)),
         };
         let Self::Transfer { offset, vectors, flush, .. } = self else { return Ok(true) };
@@ -287,12 +302,43 @@ mod tests {
         assert!(ring.over().is_some() && ring.has_room());
     }
 
-    #[test]
-    fn what_would_have_to_wait_is_asked_for_again() {
-        for result in [-libc::EINTR, -libc::EAGAIN] {
-            assert!(!Operation::Flush.advance(result).unwrap(), "{result}");
+    /// The first operation that is over.
+    fn over(ring: &mut Ring<u8>) -> Over<u8> {
+        loop {
+            if let Some(over) = ring.over() {
+                return over;
+            }
+            ring.wait().unwrap();
         }
-        assert_eq!(Operation::Flush.advance(-libc::EIO).unwrap_err().raw_os_error(), Some(libc::EIO));
+    }
+
+    #[test]
+    fn what_would_have_to_wait_is_asked_for_again_but_not_for_ever() {
+        let mut slot = Slot { operation: Operation::Flush, purpose: (), held: 0, waits: 0 };
+        for _ in 0..2 {
+            assert!((0..WAITS_MAX).all(|_| slot.advance(-libc::EAGAIN).unwrap() == Some(Flags::ASYNC)));
+            assert_eq!(slot.advance(-libc::EINTR).unwrap(), Some(Flags::empty()), "and it begins anew");
+        }
+        assert!((0..WAITS_MAX).all(|_| slot.advance(-libc::EAGAIN).is_ok()));
+        assert_eq!(slot.advance(-libc::EAGAIN).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+        assert_eq!(slot.advance(0).unwrap(), None);
+    }
+
+    #[test]
+    fn a_flush_that_fails_is_told_from_a_transfer_that_does() {
+        let memory = crate::memory::guest::from_ranges(&[(GuestAddress(0), 0x1000)]).unwrap();
+        let write = || {
+            let segments = [Segment { address: GuestAddress(0), length: 16 }];
+            let vectors = Vectors::new(&memory, &segments, Direction::Write).unwrap();
+            Operation::Transfer { direction: Direction::Write, offset: 0, vectors, flush: true }
+        };
+        // It takes what is written, and cannot be synced; the other way round.
+        for (path, flushed, error) in [("/dev/null", true, libc::EINVAL), ("/dev/full", false, libc::ENOSPC)] {
+            let Some(mut ring) = ring(&File::options().write(true).open(path).unwrap()) else { return };
+            ring.start(write(), 0);
+            let over = over(&mut ring);
+            assert_eq!((over.flushed, over.result.unwrap_err().raw_os_error()), (flushed, Some(error)), "{path}");
+        }
     }
 
     #[test]
