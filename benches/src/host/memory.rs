@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     /// A size that no other test of this process uses.
-    const SIZE: &str = "257M";
+    const MIB: u64 = 257;
 
     #[test]
     fn one_host_leaves_its_memory_to_the_next_and_two_at_a_time_share_none() {
-        let take = || Lent::take(SIZE.parse().unwrap()).unwrap();
+        let take = || Lent::take(MIB).unwrap();
         let open = |memory: &Lent| File::options().read(true).write(true).open(memory.path()).unwrap();
         let read = |memory: &Lent| {
             let mut byte = [0];
