@@ -148,9 +148,9 @@ pub struct RawConfig {
     /// the control API.
     ///
     /// direct=on bypasses the host's page cache (O_DIRECT) [off]; the guest's sectors are then as large as the file system or
-    /// device wants, 512 to 4096 bytes. num_queues=N is the number of queues, each with its own thread [1], queue_size=N the
-    /// number of descriptors in each, a power of two [128]. A file that begins like an image of another format, qcow2 for
-    /// example, is refused, unless image_type=raw is given.
+    /// device wants, 512 to 4096 bytes, and a disk that another VM has is waited for, 5 s at most. num_queues=N is the number of
+    /// queues, each with its own thread [1], queue_size=N the number of descriptors in each, a power of two [128]. A file that
+    /// begins like an image of another format, qcow2 for example, is refused, unless image_type=raw is given.
     ///
     /// Rate limit: bw_size=SIZE bytes per bw_refill_time=MILLISECONDS, plus bw_one_time_burst=SIZE once after each start;
     /// likewise ops_size, ops_refill_time and ops_one_time_burst for requests.
