@@ -100,7 +100,7 @@ mod tests {
         assert_eq!((read(&first), read(&beside)), (7, 0));
         drop(first);
         assert_eq!(read(&take()), 7);
-        let other_size = Lent::take("258M".parse().unwrap()).unwrap();
+        let other_size = Lent::take(MIB + 1).unwrap();
         assert_eq!(open(&other_size).metadata().unwrap().len(), 258 << 20);
     }
 }

@@ -40,8 +40,8 @@ impl Alignment {
         let has = |flags: StatxFlags| said.stx_mask & flags.bits() != 0;
         if has(StatxFlags::DIOALIGN) {
             let reads = has(DIO_READ_ALIGN).then_some(said.stx_dio_read_offset_align);
-            if let Some(found) = Self::said(said.stx_dio_mem_align, said.stx_dio_offset_align, reads) {
-                return found.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL));
+            if let Some(found) = Self::said(said.stx_dio_mem_align, said.stx_dio_offset_align, reads)? {
+                return Ok(found);
             }
         }
         let mut buffer = Aligned::new();
@@ -55,17 +55,17 @@ impl Alignment {
         Err(io::Error::from_raw_os_error(libc::EINVAL))
     }
 
-    /// What a file system says of a file: what goes for memory, for the file, and for reads of it. Some without: it has no direct I/O,
+    /// What a file system says of a file: what goes for memory, for the file, and for reads of it. An error: it has no direct I/O,
     /// though it would take it. None: it is to be tried.
-    fn said(memory: u32, offset: u32, reads: Option<u32>) -> Option<Option<Self>> {
+    fn said(memory: u32, offset: u32, reads: Option<u32>) -> io::Result<Option<Self>> {
         if memory == 0 || offset == 0 {
-            return Some(None);
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         // XFS writes whole blocks once a file shares some with a copy, and less by the page cache. Sectors cannot change their size by
         // that: what the guest has on its disk is found by them.
         let offset = reads.filter(|reads| *reads > 0).unwrap_or(offset).max(low32(SECTOR_SIZE));
         let is_usable = |alignment: u32| alignment.is_power_of_two() && alignment <= ALIGNMENT_MAX;
-        (is_usable(memory) && is_usable(offset)).then_some(Some(Self { memory, offset }))
+        Ok((is_usable(memory) && is_usable(offset)).then_some(Self { memory, offset }))
     }
 }
 
@@ -128,17 +128,18 @@ mod tests {
 
     #[test]
     fn a_file_system_says_what_it_wants() {
-        let of = |memory, offset| Some(Some(Alignment { memory, offset }));
-        assert_eq!(Alignment::said(4, 512, None), of(4, 512));
-        assert_eq!(Alignment::said(4, 1, None), of(4, 512), "a sector at least");
+        let of = |memory, offset| Some(Alignment { memory, offset });
+        let said = |memory, offset, reads| Alignment::said(memory, offset, reads).unwrap();
+        assert_eq!(said(4, 512, None), of(4, 512));
+        assert_eq!(said(4, 1, None), of(4, 512), "a sector at least");
         // It shares blocks with a copy.
-        assert_eq!(Alignment::said(4, 4096, Some(512)), of(4, 512));
-        assert_eq!(Alignment::said(4, 4096, Some(0)), of(4, 4096));
+        assert_eq!(said(4, 4096, Some(512)), of(4, 512));
+        assert_eq!(said(4, 4096, Some(0)), of(4, 4096));
         for (memory, offset) in [(0, 0), (4, 0), (0, 512)] {
-            assert_eq!(Alignment::said(memory, offset, None), Some(None), "it has none");
+            assert!(Alignment::said(memory, offset, None).is_err(), "it has none");
         }
         for (memory, offset) in [(4, 8192), (3, 512)] {
-            assert_eq!(Alignment::said(memory, offset, None), None, "it is tried");
+            assert_eq!(said(memory, offset, None), None, "it is tried");
         }
     }
 }
