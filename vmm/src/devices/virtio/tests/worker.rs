@@ -3,8 +3,9 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vm_memory::{Bytes, GuestAddress};
 
@@ -12,7 +13,7 @@ use super::disk;
 use super::driver::{BUFFERS, Driver};
 use crate::devices::virtio::block::Settings;
 use crate::devices::virtio::limit::{Limiter, Rate};
-use crate::devices::virtio::{Block, Request, Source, VirtioDevice};
+use crate::devices::virtio::{Block, Ready, Request, Source, VirtioDevice};
 use crate::memory::GuestMemory;
 use crate::observe::devices::{DeviceCounters as _, DiskCounters};
 
@@ -88,6 +89,50 @@ fn a_disk_that_has_had_its_share_waits_and_says_so() {
     assert_eq!((driver.used_index(), values()["read_ops"], values()["throttled"]), (1, 1, 1));
 }
 
+/// A device that has to wait for a limit, and for something that is soon over; and how often it was asked whether it is ready.
+struct Waits(Arc<AtomicU32>);
+
+impl VirtioDevice for Waits {
+    fn device_type(&self) -> u32 {
+        4
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[32]
+    }
+
+    fn ready(&mut self, _queue: usize) -> Ready {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ready::In(Duration::from_secs(3600))
+    }
+
+    fn retry(&self) -> Option<Duration> {
+        Some(SHORT)
+    }
+
+    fn handle(&mut self, _queue: usize, _memory: &GuestMemory, _request: &Request) -> u32 {
+        0
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn a_limit_does_not_keep_back_what_is_to_be_tried_again() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let mut driver = Driver::new(Box::new(Waits(Arc::clone(&asked))));
+    driver.start(0);
+    driver.chain(0, &[(BUFFERS, 16, true)]);
+    driver.offer(0);
+    let _worker = driver.start_worker();
+    driver.set(NOTIFY, 0);
+    let begin = Instant::now();
+    while asked.load(Ordering::Relaxed) < 4 {
+        assert!(begin.elapsed() < LONG, "asked {asked:?} times");
+        thread::yield_now();
+    }
+}
+
 /// One without a place for its status, and one with too short a header.
 #[test]
 fn what_is_malformed_has_cost_as_much() {
@@ -104,7 +149,7 @@ fn what_is_malformed_has_cost_as_much() {
 fn what_waits_is_done_when_it_is_time() {
     let every = Duration::from_millis(100);
     let (mut driver, counters) = throttled(every);
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let _worker = driver.start_worker();
     driver.set(NOTIFY, 0);
     while driver.used_index() < 2 {
