@@ -80,7 +80,7 @@ impl Typed {
         let serial = match self {
             Self::Nowhere => None,
             Self::Serial(port) => {
-                // Also for keys that the guest does not take there is one to end it.
+                // Ctrl-A x ends a VM that takes no keys, too.
                 let keys = raw.as_ref().map(|_| stdin());
                 let feeding = SerialPort::attach_input(&port, input, keys, begin).map_err(host("terminal input"))?;
                 Some((feeding, port))

@@ -376,16 +376,11 @@ mod tests {
         assert_eq!(get(&mut port, LINE_STATUS), ready);
     }
 
-    #[test]
-    fn input_waits_for_room_and_loses_nothing() {
-        let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
-        let input: Vec<u8> = (0..=255).cycle().take(10_000).collect();
-        let _feeding =
-            SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone())), None, || Some(())).unwrap();
+    /// The next bytes that a guest reads. Waits by yielding: it ends when they have arrived, however long the threads take.
+    fn received(port: &Mutex<SerialPort>, count: usize) -> Vec<u8> {
         let mut received = Vec::new();
-        // Waits by yielding: the loop ends when the input has arrived, however long the threads take.
-        while received.len() < input.len() {
-            let mut port = lock(&port);
+        while received.len() < count {
+            let mut port = lock(port);
             if get(&mut port, LINE_STATUS) & DATA_READY == 0 {
                 drop(port);
                 thread::yield_now();
@@ -393,7 +388,16 @@ mod tests {
                 received.push(get(&mut port, DATA));
             }
         }
-        assert!(received == input, "input arrived changed");
+        received
+    }
+
+    #[test]
+    fn input_waits_for_room_and_loses_nothing() {
+        let port = Arc::new(Mutex::new(SerialPort::new(event(), Box::new(io::sink())).unwrap()));
+        let input: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+        let _feeding =
+            SerialPort::attach_input(&port, Box::new(io::Cursor::new(input.clone())), None, || Some(())).unwrap();
+        assert!(received(&port, input.len()) == input, "input arrived changed");
     }
 
     #[test]
@@ -413,15 +417,7 @@ mod tests {
         assert_eq!(lock(&port).save().unwrap(), before);
         assert!(irq.read().is_err(), "it interrupts in a pause");
         lock(&port).rest(false);
-        let mut received = Vec::new();
-        while received.len() < 5 {
-            thread::yield_now();
-            let mut port = lock(&port);
-            if get(&mut port, LINE_STATUS) & DATA_READY != 0 {
-                received.push(get(&mut port, DATA));
-            }
-        }
-        assert_eq!(received, b"typed");
+        assert_eq!(received(&port, 5), b"typed");
         assert!(irq.read().is_ok());
     }
 
@@ -444,17 +440,7 @@ mod tests {
         typing.write_all(b"\x01x").unwrap();
         ended.recv_timeout(Duration::from_secs(60)).unwrap();
         assert_eq!(lock(&port).write(MODEM_CONTROL, &[0x08]), None);
-        let mut received = Vec::new();
-        while received.len() < typed.len() {
-            let mut port = lock(&port);
-            if get(&mut port, LINE_STATUS) & DATA_READY == 0 {
-                drop(port);
-                thread::yield_now();
-            } else {
-                received.push(get(&mut port, DATA));
-            }
-        }
-        assert!(received == typed, "what was typed arrived changed");
+        assert!(received(&port, typed.len()) == typed, "what was typed arrived changed");
     }
 
     #[test]
